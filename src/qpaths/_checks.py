@@ -1,0 +1,28 @@
+"""Checks of arguments that are concrete; traced ones pass, and bad values among them come out as NaN or a status."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+
+def is_concrete(value: Any) -> bool:
+    """Whether the numbers in `value` are known now, outside any transformation."""
+    return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
+
+
+def check_beta(beta: Any) -> None:
+    """Raise if a concrete `beta` is not in [0, 1]."""
+    if is_concrete(beta):
+        values = np.asarray(beta)
+        bad = ~((values >= 0) & (values <= 1))
+        if bad.any():
+            raise ValueError(
+                f"`beta` must lie in [0, 1], got {values[bad].flat[0]}: 0 is the base and 1 the target of the path."
+            )
+
+
+def check_not_nan(name: str, value: Any) -> None:
+    """Raise if a concrete `value` has a NaN."""
+    if is_concrete(value) and np.isnan(np.asarray(value)).any():
+        raise ValueError(f"`{name}` must be a number, got {value}: check the computation that made it.")

@@ -1,0 +1,87 @@
+"""Densities: what stands at the two ends of a path, and what a path returns in between."""
+
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+
+from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
+
+
+@runtime_checkable
+class DensityLike(Protocol):
+    """What a path needs of an endpoint: `log_prob(x)`, one number for one point.
+
+    An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalised density. Endpoints are
+    pytrees: their arrays can change without recompilation.
+    """
+
+    def log_prob(self, x: Point, /) -> Any: ...
+
+
+class Density(eqx.Module):
+    """A density given by functions.
+
+    `log_prob(x)` is the log density of one point, normalised or not; `sample(key)`, where there is one, draws a point.
+    A plain function is part of the compiled program. A function that is a pytree (`jax.tree_util.Partial(f, data)`, an
+    equinox module) can change its data without recompiling.
+    """
+
+    log_prob: LogDensity
+    sample: Sampler | None
+
+    def __init__(self, log_prob: Any, sample: Any = None):
+        if not callable(log_prob):
+            raise TypeError(f"`log_prob` must be a function of one point, got {log_prob!r}.")
+        if sample is not None and not callable(sample):
+            raise TypeError(f"`sample` must be a function of a key, or None, got {sample!r}.")
+        self.log_prob = as_pytree(log_prob)
+        self.sample = None if sample is None else as_pytree(sample)
+
+
+def as_pytree(function: Any) -> Any:
+    """A function that jax sees as a leaf becomes one without leaves, so that plain `jax.jit` accepts the density."""
+    leaves = jax.tree.leaves(function)
+    return jax.tree_util.Partial(function) if len(leaves) == 1 and leaves[0] is function else function
+
+
+def as_density(value: Any, name: str) -> DensityLike:
+    """`value` itself if it has a `log_prob`, a `Density` around it if it is a function."""
+    if hasattr(value, "log_prob"):
+        return value
+    if callable(value):
+        return Density(value)
+    raise TypeError(
+        f"`{name}` must be a density (an object with `log_prob`) or a function of one point, got {value!r}: "
+        f"wrap it as `qpaths.Density(log_prob, sample=None)`."
+    )
+
+
+def endpoint(name: str) -> Callable[[Any], DensityLike]:
+    """Converter for the field of a path that holds a density: a plain function becomes a `Density`."""
+    return lambda value: as_density(value, name)
+
+
+def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
+    """`density.log_prob(x)`, checked to be one number."""
+    value = jnp.asarray(density.log_prob(x))
+    if value.shape != ():
+        shapes = jax.tree.map(jnp.shape, x)
+        raise ValueError(
+            f"`{name}.log_prob` must return one number for one point, got shape {value.shape} for a point of shape "
+            f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
+        )
+    return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
+
+
+def draw(density: DensityLike, key: PRNGKey, name: str) -> Point:
+    """One point from `density`, or an error that says that it cannot be sampled."""
+    sample = getattr(density, "sample", None)
+    if sample is None:
+        raise ValueError(
+            f"`{name}` has no `sample`, and one is needed here: give `qpaths.Density(log_prob, sample=...)`, "
+            f"where `sample(key)` returns one exact draw."
+        )
+    return sample(key)

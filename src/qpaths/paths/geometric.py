@@ -1,0 +1,17 @@
+"""The geometric path, the power mean at q = 1."""
+
+import equinox as eqx
+
+from ..densities import DensityLike, endpoint
+from .base import AbstractPowerMeanPath
+
+
+class GeometricPath(AbstractPowerMeanPath):
+    """`base^(1-beta) target^beta`: tempering of the likelihood when the base is the prior (paper, eq. geo_path)."""
+
+    base: DensityLike = eqx.field(converter=endpoint("base"))
+    target: DensityLike = eqx.field(converter=endpoint("target"))
+
+    @property
+    def power(self) -> tuple[float, float]:
+        return 0.0, 0.0

@@ -1,0 +1,83 @@
+"""The q-path: power means of the endpoints, and its member q = 0, the mixture."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from .._checks import check_not_nan, is_concrete
+from .._types import ScalarLike
+from ..densities import DensityLike, endpoint
+from .base import AbstractPowerMeanPath
+
+
+class QPath(AbstractPowerMeanPath):
+    """The power mean `[(1-beta) base^(1-q) + beta target^(1-q)]^(1/(1-q))` (paper, eq. qpath_mix_form).
+
+    Give `q`, or `delta = 1 - q` when q is so close to 1 that the difference would lose digits. Any real q: q = 1 is
+    the geometric path, q = 0 the mixture, q = inf the minimum and q = -inf the maximum of the endpoints.
+
+    Unlike the geometric path, a q-path depends on the scale of the target: multiplying the target by `exp(c)` gives
+    the same family of densities with `logit(beta)` shifted by `delta c`. `log_scale` applies that shift, so
+    `log_scale = -log Z` anneals as if the target were normalised. It leaves the endpoints as they are.
+    """
+
+    base: DensityLike = eqx.field(converter=endpoint("base"))
+    target: DensityLike = eqx.field(converter=endpoint("target"))
+    delta: ScalarLike
+    log_scale: ScalarLike
+
+    def __init__(
+        self,
+        base: Any,
+        target: Any,
+        *,
+        q: ScalarLike | None = None,
+        delta: ScalarLike | None = None,
+        log_scale: ScalarLike = 0.0,
+    ):
+        if (q is None) == (delta is None):
+            given = "neither" if q is None else f"q = {q} and delta = {delta}"
+            raise ValueError(f"give exactly one of `q` and `delta` (delta = 1 - q), got {given}.")
+        if delta is None:
+            check_not_nan("q", q)
+            delta = 1 - q  # type: ignore[operator]
+        check_not_nan("delta", delta)
+        check_not_nan("log_scale", log_scale)
+        if is_concrete((delta, log_scale)) and jnp.isinf(delta) and log_scale != 0:
+            raise ValueError(
+                f"`log_scale` must be 0 when q is infinite, got {log_scale}: a minimum or maximum has no weights."
+            )
+        self.base = base
+        self.target = target
+        self.delta = delta
+        self.log_scale = log_scale
+
+    @staticmethod
+    def from_alpha(base: Any, target: Any, alpha: ScalarLike, *, log_scale: ScalarLike = 0.0) -> "QPath":
+        """The path of Amari's alpha-integration, `alpha = 2q - 1`: the argmin of the mixed alpha-divergences."""
+        check_not_nan("alpha", alpha)
+        return QPath(base, target, delta=(1 - alpha) / 2, log_scale=log_scale)
+
+    @property
+    def q(self) -> ScalarLike:
+        return 1 - self.delta
+
+    @property
+    def alpha(self) -> ScalarLike:
+        return 1 - 2 * self.delta
+
+    @property
+    def power(self) -> tuple[ScalarLike, ScalarLike]:
+        return self.delta, jnp.where(self.log_scale == 0, 0.0, self.delta * self.log_scale)
+
+
+class ArithmeticPath(AbstractPowerMeanPath):
+    """The mixture `(1-beta) base + beta target`, the q-path at q = 0."""
+
+    base: DensityLike = eqx.field(converter=endpoint("base"))
+    target: DensityLike = eqx.field(converter=endpoint("target"))
+
+    @property
+    def power(self) -> tuple[float, float]:
+        return 1.0, 0.0

@@ -1,0 +1,20 @@
+"""Float64 by default, shapes checked at run time, and keys that follow from the test's name."""
+
+import os
+import zlib
+
+import jax
+import pytest
+from jaxtyping import install_import_hook
+
+jax.config.update("jax_enable_x64", True)
+
+_hook = install_import_hook("qpaths", "beartype.beartype")
+
+SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
+
+
+@pytest.fixture
+def key(request: pytest.FixtureRequest) -> jax.Array:
+    """A key of the test's own, the same in every run unless QPATHS_TEST_SEED says otherwise."""
+    return jax.random.fold_in(jax.random.key(SEED), zlib.crc32(request.node.nodeid.encode()))

@@ -1,0 +1,79 @@
+"""Densities as pytrees, and the normal distributions against scipy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.tree_util import Partial
+from scipy import stats
+
+import qpaths as qp
+from qpaths.densities import as_density, draw, evaluate
+
+
+def test_a_plain_function_is_no_leaf():
+    density = qp.Density(lambda x: -(x**2), sample=lambda key: jax.random.normal(key))
+    assert jax.tree.leaves(density) == []
+    assert jax.jit(lambda d, x: d.log_prob(x))(density, 2.0) == -4.0
+
+
+def test_data_of_a_pytree_callable_can_change_without_recompiling():
+    traces = []
+
+    @jax.jit
+    def log_prob(density, x):
+        traces.append(1)
+        return density.log_prob(x)
+
+    def scaled(data, x):
+        return -data * x**2
+
+    values = [log_prob(qp.Density(Partial(scaled, jnp.array(a))), 2.0) for a in (1.0, 3.0)]
+    assert values == [-4.0, -12.0]
+    assert len(traces) == 1
+
+
+def test_methods_of_modules_keep_their_arrays():
+    normal = qp.MultivariateNormal(jnp.ones(2), 2 * jnp.eye(2))
+    density = qp.Density(normal.log_prob, sample=normal.sample)
+    assert len(jax.tree.leaves(density)) > 0
+    assert density.log_prob(jnp.ones(2)) == normal.log_prob(jnp.ones(2))
+
+
+def test_integers_become_floats():
+    assert evaluate(qp.Density(lambda x: 3), 0.0, "base").dtype == jnp.float64
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: qp.Density(3.0), TypeError, "`log_prob` must be a function of one point, got 3.0"),
+        (lambda: qp.Density(lambda x: x, sample=3.0), TypeError, "`sample` must be a function of a key"),
+        (lambda: as_density("normal", "base"), TypeError, "`base` must be a density"),
+        (lambda: draw(qp.Density(lambda x: x), jax.random.key(0), "base"), ValueError, "`base` has no `sample`"),
+        (lambda: evaluate(qp.Density(lambda x: x), jnp.zeros(3), "base"), ValueError, r"got shape \(3,\)"),
+        (lambda: qp.Normal(0.0, -1.0), ValueError, "`scale` must be positive, got -1.0"),
+        (lambda: qp.MultivariateNormal(jnp.zeros(2), -jnp.eye(2)), ValueError, "`cov` must be symmetric and positive"),
+    ],
+)
+def test_bad_input(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_normal(key):
+    normal = qp.Normal(1.5, 0.7)
+    x = np.linspace(-2, 4, 7)
+    np.testing.assert_allclose(jax.vmap(normal.log_prob)(x), stats.norm(1.5, 0.7).logpdf(x), rtol=1e-13)
+    draws = jax.vmap(normal.sample)(jax.random.split(key, 10_000))
+    assert stats.kstest(draws, stats.norm(1.5, 0.7).cdf).pvalue > 1e-6  # one in a million by chance
+
+
+def test_multivariate_normal(key):
+    mean, cov = np.array([1.0, -2.0]), np.array([[2.0, 0.6], [0.6, 0.5]])
+    normal = qp.MultivariateNormal(mean, cov)
+    x = np.array([[0.0, 0.0], [1.0, -3.0]])
+    np.testing.assert_allclose(jax.vmap(normal.log_prob)(x), stats.multivariate_normal(mean, cov).logpdf(x), rtol=1e-13)
+    draws = np.asarray(jax.vmap(normal.sample)(jax.random.split(key, 10_000)))
+    whitened = np.linalg.solve(np.linalg.cholesky(cov), (draws - mean).T)
+    assert stats.kstest(np.sum(whitened**2, axis=0), stats.chi2(2).cdf).pvalue > 1e-6

@@ -1,0 +1,71 @@
+"""A file imports only from lower layers. This list is the map of the package."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
+
+LAYERS = [
+    ["_types", "_checks"],
+    ["_numerics"],
+    ["deformed", "densities"],
+    ["families"],
+    ["paths.base"],
+    ["paths"],
+    ["testing"],
+    ["plotting"],
+    ["cli"],
+]
+
+MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
+
+
+def _name(path):
+    parts = path.relative_to(SOURCE).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def _layer(module):
+    """The layer of the longest listed prefix of the module's name."""
+    ranks = {name: rank for rank, names in enumerate(LAYERS) for name in names}
+    parts = module.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in ranks:
+            return ranks[".".join(parts[:length])]
+    raise AssertionError(f"{module} has no layer: add it to the list in {__file__}")
+
+
+def _imports(path):
+    """Modules of the package that a file imports, as dotted names below `qpaths`."""
+    package = list(path.relative_to(SOURCE).parts[:-1])
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            assert not any(alias.name.split(".")[0] == "qpaths" for alias in node.names), f"{path}: import relatively"
+        if not isinstance(node, ast.ImportFrom):
+            continue
+        assert node.level or (node.module or "").split(".")[0] != "qpaths", f"{path}: import relatively"
+        if node.level:
+            above = package[: len(package) - node.level + 1]
+            if node.module:
+                yield ".".join([*above, node.module])
+            else:
+                yield from (".".join([*above, alias.name]) for alias in node.names)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_imports_only_from_lower_layers(path):
+    module = _name(path)
+    if module == "cli":
+        return  # the top: it may also import the package's public names
+    folder = module.split(".")[0]
+    for imported in _imports(path):
+        same_folder = imported.split(".")[0] == folder and folder in ("families", "paths")
+        allowed = _layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))
+        assert allowed, f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})"
+
+
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_every_file_says_what_lives_there(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} needs a first line that says what lives there"

@@ -1,0 +1,30 @@
+"""Figures hold the curves they promise."""
+
+import matplotlib as mpl
+import numpy as np
+from scipy.integrate import trapezoid
+
+import qpaths as qp
+from qpaths.plotting import path_densities, plot_paths
+
+mpl.use("Agg")
+
+BASE, TARGET = qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)
+GRID, BETAS = np.linspace(-12, 9, 421), np.linspace(0, 1, 5)
+
+
+def test_densities_are_normalised():
+    density = path_densities(qp.QPath(BASE, TARGET, q=0.5), GRID, BETAS)
+    np.testing.assert_allclose(trapezoid(density, GRID, axis=1), 1.0)
+    # Between normal endpoints the geometric path is normal: precisions and precision-weighted means mix linearly.
+    geometric = path_densities(qp.GeometricPath(BASE, TARGET), GRID, [0.5])[0]
+    precision = 0.5 / 3 + 0.5
+    exact = qp.Normal((0.5 * -4 / 3 + 0.5 * 4) / precision, precision**-0.5)
+    np.testing.assert_allclose(geometric, np.exp([float(exact.log_prob(x)) for x in GRID]), atol=1e-9)
+
+
+def test_plot_paths_draws_every_density():
+    figure = plot_paths({f"q = {q}": qp.QPath(BASE, TARGET, q=q) for q in (0.0, 1.0)}, GRID, BETAS, title="title")
+    lines = [len(ax.lines) for ax in figure.axes if ax.lines]
+    assert lines == [5, 5]
+    mpl.pyplot.close(figure)
