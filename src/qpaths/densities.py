@@ -50,7 +50,9 @@ def as_pytree(function: Any) -> Any:
 def as_density(value: Any, name: str) -> DensityLike:
     """`value` itself if it has a `log_prob`, a `Density` around it if it is a function."""
     if hasattr(value, "log_prob"):
-        return value
+        # An object that jax does not know as a pytree is closed over, so that plain `jax.jit` accepts the path.
+        is_leaf = jax.tree.leaves(value) == [value]
+        return Density(value.log_prob, getattr(value, "sample", None)) if is_leaf else value
     if callable(value):
         return Density(value)
     raise TypeError(

@@ -30,7 +30,8 @@ class AbstractPath(eqx.Module, Generic[Features]):
 
     - `log_density(0, x)` and `log_density(1, x)` are the log densities of the endpoints, bit for bit.
     - `features(x)` evaluates the user's densities, each once; `log_density_from` and `log_ratio` need only the
-      features, so a sampler that carries them re-evaluates nothing when beta (or q) changes.
+      features, so a sampler that carries them re-evaluates nothing when beta (or q) changes. `linearize(x)` is the same
+      for samplers that follow gradients.
     - The path is the only owner of weights: `log_ratio(beta, new_beta, features)` is the log incremental weight.
     - `beta` comes first. One point at a time; `jax.vmap` makes a batch.
     """
@@ -59,6 +60,14 @@ class AbstractPath(eqx.Module, Generic[Features]):
         """`log_density(new_beta) - log_density(beta)`; `-inf` wherever the new density is zero."""
         new = self.log_density_from(new_beta, features)
         return jnp.where(new == -jnp.inf, -jnp.inf, new - self.log_density_from(beta, features))
+
+    def linearize(self, x: Point) -> tuple[Features, Any]:
+        """The features of `x`, and what `score` needs to give the gradient at every beta."""
+        return self.features(x), x
+
+    def score(self, beta: ScalarLike, features: Features, slopes: Any) -> Point:
+        """Gradient of the log density at `beta` in x, from what `linearize` returned for a point."""
+        return jax.grad(lambda x: self.log_density_from(beta, self.features(x)))(slopes)
 
     def derivative_from(self, beta: RealLike, features: Features) -> FloatArray:
         """Derivative of the log density in beta, from the features of a point: the integrand of path sampling."""
@@ -95,6 +104,15 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
 
     def features(self, x: Point) -> EndpointValues:
         return EndpointValues(evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
+
+    def linearize(self, x: Point) -> tuple[EndpointValues, Any]:
+        log_base, base_slope = jax.value_and_grad(lambda x: evaluate(self.base, x, "base"))(x)
+        log_target, target_slope = jax.value_and_grad(lambda x: evaluate(self.target, x, "target"))(x)
+        return EndpointValues(log_base, log_target), (base_slope, target_slope)
+
+    def score(self, beta: ScalarLike, features: EndpointValues, slopes: Any) -> Point:
+        base_share, target_share = self.shares(beta, *features)
+        return jax.tree.map(lambda b, t: base_share * b + target_share * t, *slopes)
 
     def log_density_from(self, beta: RealLike, features: EndpointValues) -> FloatArray:
         return self.interpolate(beta, features.log_base, features.log_target)
@@ -163,6 +181,12 @@ class Reversed(AbstractPath[Any]):
 
     def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
         return self.path.log_density_from(1 - beta, features)
+
+    def linearize(self, x: Point) -> tuple[Any, Any]:
+        return self.path.linearize(x)
+
+    def score(self, beta: ScalarLike, features: Any, slopes: Any) -> Point:
+        return self.path.score(1 - beta, features, slopes)
 
     def at(self, beta: ScalarLike) -> DensityLike:
         check_beta(beta)

@@ -1,0 +1,6 @@
+"""Algorithms that anneal along any path."""
+
+from .ais import AIS as AIS
+from .ais import lower_bound as lower_bound
+from .bdmc import BDMC as BDMC
+from .smc import SMC as SMC

@@ -1,0 +1,123 @@
+"""Annealed importance sampling."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._numerics import log_mean_exp
+from .._types import Point, PRNGKey
+from ..estimators import importance_log_evidence
+from ..kernels import AbstractKernel
+from ..paths import AbstractPath
+from ..results import NumEvaluations, Result
+from ..schedules import AbstractFixedSchedule, AbstractSchedule
+from .base import Annealing, Population, State, begin, complete, points_of
+from .checks import check_num, count, draw_points, example_of, raise_fault
+
+_PILOT_PARTICLES = 64, 512
+
+
+class AIS(eqx.Module):
+    """Annealed importance sampling (Neal, 2001): independent chains, each with an unbiased weight.
+
+    The parameters of the kernel (covariance, step size) are fitted at each beta to a pilot population with keys of its
+    own and then frozen, so that the mean weight is exactly unbiased for the evidence and the mean log weight is a lower
+    bound of the log evidence. A kernel without anything to fit has no pilot.
+    """
+
+    num_chains: int = eqx.field(static=True)
+    schedule: AbstractSchedule
+    kernel: AbstractKernel[Any]
+    chunk_size: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_num("num_chains", self.num_chains)
+        if not isinstance(self.schedule, AbstractFixedSchedule):
+            raise ValueError(
+                f"`schedule` must be fixed for AIS, got {type(self.schedule).__name__}: run SMC with it and take "
+                f"`FixedSchedule(result.betas)`."
+            )
+
+    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+        """Anneal `num_chains` independent chains from the base to the target."""
+        annealing, state = self.begin(path, key=key)
+        state, stats, _ = complete(annealing, state)
+        return self.finish(annealing, state, stats)
+
+    def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
+        """The frozen settings of the run and its population at beta = 0."""
+        example = example_of(path)
+        pilot_key, start_key, run_key = jax.random.split(key, 3)
+        params = self.pilot(path, example, key=pilot_key)
+        return self.begin_at(path, draw_points(path, start_key, self.num_chains), example, params, key=run_key)
+
+    def pilot(self, path: AbstractPath[Any], example: Point, *, key: PRNGKey) -> Any:
+        """Parameters of the kernel for each step, fitted to a small population; None where there is nothing to fit."""
+        if not self.kernel.needs_fit:
+            return None
+        start_key, run_key = jax.random.split(key)
+        population = Population(threshold=0.5, chunk_size=self.chunk_size)
+        annealing = Annealing(path, self.kernel, population, self.betas, None, None, example, run_key)
+        state = begin(annealing, draw_points(path, start_key, self.num_pilot))
+        return complete(annealing, state, keep_params=True)[2]
+
+    def begin_at(
+        self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
+    ) -> tuple[Annealing, State]:
+        """As `begin`, from given draws of the base and given parameters of the kernel."""
+        population = Population(threshold=0.0, chunk_size=self.chunk_size)
+        annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
+        return annealing, begin(annealing, points)
+
+    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
+        """The result of a run that has reached its last beta."""
+        assert annealing.betas is not None
+        raise_fault(annealing, state.fault, annealing.betas[state.fault.stage])
+        log_evidence, standard_error = importance_log_evidence(state.log_weights)
+        return Result(
+            log_evidence=log_evidence,
+            log_evidence_se=standard_error,
+            samples=points_of(annealing, state),
+            log_weights=state.log_weights,
+            betas=annealing.betas,
+            stats=stats,
+            status=state.fault.status,
+            num_evaluations=self.num_evaluations,
+            algorithm="AIS",
+        )
+
+    @property
+    def betas(self) -> Float[Array, " num"]:
+        return self.schedule.betas  # type: ignore[attr-defined]
+
+    @property
+    def num_pilot(self) -> int:
+        """Particles of the pilot."""
+        low, high = _PILOT_PARTICLES
+        return min(max(self.num_chains, low), high)
+
+    @property
+    def num_evaluations(self) -> NumEvaluations:
+        """Of a run, its pilot included."""
+        num_steps = self.betas.shape[0] - 1
+        total = count(self.kernel, self.num_chains, num_steps, fitted=False)
+        if self.kernel.needs_fit:
+            total += count(self.kernel, self.num_pilot, num_steps, fitted=True)
+        return total
+
+
+def lower_bound(log_weights: Float[Array, " n"], num_samples: int = 1) -> Float[Array, ""]:
+    """Stochastic lower bound on the log evidence from the weights of independent chains.
+
+    `num_samples = 1` is the mean log weight; more average that many weights under the log, which is tighter (Burda,
+    Grosse and Salakhutdinov, 2016). Chains that do not fill a group are left out.
+    """
+    num = log_weights.shape[0]
+    if not 1 <= num_samples <= num:
+        raise ValueError(f"`num_samples` must lie between 1 and the number of chains, {num}, got {num_samples}.")
+    groups = log_weights[: num // num_samples * num_samples].reshape(-1, num_samples)
+    return jnp.mean(log_mean_exp(groups))

@@ -1,0 +1,83 @@
+"""What is checked before and after a run, and how evaluations are counted."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .._checks import is_concrete
+from .._types import Point, PRNGKey
+from ..kernels import AbstractKernel
+from ..paths import AbstractPath
+from ..results import NumEvaluations, Status
+from .base import Annealing, Fault
+
+
+def check_num(name: str, num: int, smallest: int = 2) -> None:
+    """Raise if a number of particles, chains or temperatures is too small."""
+    if num < smallest:
+        raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
+
+
+def example_of(path: AbstractPath[Any]) -> Point:
+    """A point of zeros, of the shape that the base draws; an error in words where the endpoints do not fit together."""
+    example = jax.eval_shape(path.sample_base, jax.random.key(0))
+    if not any(leaf.size for leaf in jax.tree.leaves(example)):
+        raise ValueError(f"`base.sample` returned a point without numbers: {_describe(example)}.")
+    for name in ("base", "target"):
+        try:
+            jax.eval_shape(getattr(path, name).log_prob, example)
+        except Exception as error:
+            raise ValueError(
+                f"`{name}.log_prob` does not take a draw from the base, which is {_describe(example)}: {error}"
+            ) from error
+    jax.eval_shape(path.features, example)
+    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
+
+
+@functools.partial(jax.jit, static_argnames="num")
+def draw_points(path: AbstractPath[Any], key: PRNGKey, num: int) -> Point:
+    """Exact draws from the base, each with a key of its own."""
+    return jax.vmap(lambda i: path.sample_base(jax.random.fold_in(key, i)))(jnp.arange(num))
+
+
+def _describe(example: Any) -> str:
+    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
+
+
+def raise_fault(annealing: Annealing, fault: Fault, beta: Any) -> None:
+    """Raise a concrete fault in words; a traced one goes on as `result.status`."""
+    if not is_concrete(fault) or int(fault.status) == Status.OK:
+        return
+    status, path = Status(int(fault.status)), annealing.path
+    point = annealing.flat.unravel(fault.position)
+    where = f"at stage {int(fault.stage)} (beta = {float(beta):.6g})"
+    if status == Status.COLLAPSED:
+        raise FloatingPointError(
+            f"every particle has weight zero {where}: the target is -inf wherever the particles are, such as {point}. "
+            f"Take a base that reaches the target, or smaller steps in beta."
+        )
+    values = {name: float(getattr(path, name).log_prob(point)) for name in ("base", "target")}
+    bad = [name for name, value in values.items() if not value < jnp.inf]
+    name = bad[0] if bad else "base"
+    raise FloatingPointError(
+        f"`{name}.log_prob` is {values[name]} {where} at the point {point}: {status.message}. "
+        f"A log density must be a number, or -inf where there is no mass; mend it at that point."
+    )
+
+
+def count(
+    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, fitted: bool, chain_length: int = 1
+) -> NumEvaluations:
+    """Evaluations of a run: one at the start of each particle, then those of the kernel."""
+    moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
+    fit = kernel.fit_evaluations(num_particles)
+    num_fits = num_steps * fitted + 1
+    values = num_steps * moves * kernel.evaluations.values + num_fits * fit.values
+    gradients = num_steps * moves * kernel.evaluations.gradients + num_fits * fit.gradients
+    if kernel.with_slopes:
+        gradients += num_particles
+    else:
+        values += num_particles
+    return NumEvaluations(values, values, gradients, gradients)

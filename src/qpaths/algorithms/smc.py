@@ -1,0 +1,121 @@
+"""Sequential Monte Carlo."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from .._checks import is_concrete
+from .._types import PRNGKey, ScalarLike
+from ..estimators import genealogy_se
+from ..kernels import AbstractKernel
+from ..paths import AbstractPath
+from ..resampling import check_scheme
+from ..results import NumEvaluations, Result
+from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
+from .base import Annealing, Population, State, advance, begin, complete, points_of
+from .checks import check_num, count, draw_points, example_of, raise_fault
+
+
+class SMC(eqx.Module):
+    """Sequential Monte Carlo (Del Moral, Doucet and Jasra, 2006): a population that is reweighted, resampled and moved.
+
+    The kernel is fitted to the weighted particles at each beta. `resampling` is one of systematic, stratified,
+    multinomial and residual; it happens where the effective sample size falls below `threshold` times the number of
+    particles (1: at every step). `chain_length` P > 1 makes the run waste-free (Dau and Chopin, 2022): one particle
+    in P is resampled and all P states of the chain it grows are kept, `num_steps` transitions apart.
+    """
+
+    num_particles: int = eqx.field(static=True)
+    schedule: AbstractSchedule
+    kernel: AbstractKernel[Any]
+    resampling: str = eqx.field(static=True, default="systematic")
+    threshold: ScalarLike = 1.0
+    chain_length: int = eqx.field(static=True, default=1)
+    chunk_size: int | None = eqx.field(static=True, default=None)
+
+    def __check_init__(self) -> None:
+        check_num("num_particles", self.num_particles)
+        check_num("chain_length", self.chain_length, smallest=1)
+        check_scheme(self.resampling)
+        if self.num_particles % self.chain_length or self.num_particles < 2 * self.chain_length:
+            raise ValueError(
+                f"`chain_length` must divide `num_particles` and leave two chains, got {self.chain_length} and "
+                f"{self.num_particles}."
+            )
+        if is_concrete(self.threshold):
+            if not 0 <= self.threshold <= 1:
+                raise ValueError(
+                    f"`threshold` must lie in [0, 1], got {self.threshold}: it is a share of the particles."
+                )
+            if self.chain_length > 1 and self.threshold != 1:
+                raise ValueError(
+                    f"`threshold` must be 1 for a waste-free run, got {self.threshold}: it always resamples."
+                )
+
+    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+        """Anneal a population of `num_particles` from the base to the target."""
+        annealing, state = self.begin(path, key=key)
+        if annealing.betas is not None:
+            state, stats, _ = complete(annealing, state)
+            return self.finish(annealing, state, stats)
+        if not is_concrete(state):
+            raise ValueError(
+                "an adaptive schedule cannot run under `jax.jit` or `jax.vmap`, because its length is not known: "
+                "run it once outside and take `FixedSchedule(result.betas)`."
+            )
+        rows: list[dict[str, Array]] = []
+        while self.unfinished(state, rows):
+            state, row = advance(annealing, state)
+            rows.append(row)
+        return self.finish(annealing, state, stack(rows))
+
+    def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
+        """The settings of the run and its population at beta = 0."""
+        example = example_of(path)
+        start_key, run_key = jax.random.split(key)
+        population = Population(self.resampling, self.threshold, self.chain_length, self.chunk_size)
+        betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
+        target_ess = self.schedule.target_ess if isinstance(self.schedule, AdaptiveSchedule) else None
+        annealing = Annealing(path, self.kernel, population, betas, target_ess, None, example, run_key)
+        return annealing, begin(annealing, draw_points(path, start_key, self.num_particles))
+
+    def unfinished(self, state: State, rows: list[Any]) -> bool:
+        """Whether there are steps left; a fault ends the run."""
+        if isinstance(self.schedule, AdaptiveSchedule) and len(rows) >= self.schedule.max_num:
+            raise RuntimeError(
+                f"the adaptive schedule has not reached beta = 1 in {len(rows)} steps, it is at {float(state.beta)}: "
+                f"take more particles, a lower `target_ess`, or raise `max_num`."
+            )
+        return float(state.beta) < 1 and int(state.fault.status) == 0
+
+    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
+        """The result of a run that has reached its last beta, or a fault."""
+        betas = jnp.concatenate([jnp.zeros(1, state.beta.dtype), stats["beta"]])
+        raise_fault(annealing, state.fault, betas[state.fault.stage])
+        stage_variance = state.stage_variance + annealing.population.variance_of_mean(state)
+        if self.chain_length > 1:
+            standard_error = jnp.sqrt(stage_variance)
+        else:
+            standard_error = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
+        return Result(
+            log_evidence=state.log_evidence,
+            log_evidence_se=standard_error,
+            samples=points_of(annealing, state),
+            log_weights=state.log_offset + state.log_weights,
+            betas=betas,
+            stats=stats,
+            status=state.fault.status,
+            num_evaluations=self._count(betas.shape[0] - 1),
+            algorithm="SMC",
+        )
+
+    def _count(self, num_steps: int) -> NumEvaluations:
+        return count(self.kernel, self.num_particles, num_steps, fitted=True, chain_length=self.chain_length)
+
+
+def stack(rows: list[dict[str, Array]]) -> dict[str, Array]:
+    """Statistics of single stages as arrays over the stages."""
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)

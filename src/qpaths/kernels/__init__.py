@@ -1,0 +1,9 @@
+"""Markov kernels that leave the density at one beta invariant and carry the path's cached features."""
+
+from .base import AbstractKernel as AbstractKernel
+from .base import Particle as Particle
+from .blackjax import BlackJAXKernel as BlackJAXKernel
+from .gradient import HMC as HMC
+from .gradient import MALA as MALA
+from .metropolis import IndependentMH as IndependentMH
+from .metropolis import RandomWalk as RandomWalk

@@ -1,0 +1,193 @@
+"""Kernels that follow the gradient: Hamiltonian Monte Carlo and, with one leapfrog step, MALA."""
+
+from typing import Any, Literal, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._checks import is_concrete
+from .._types import PRNGKey, Scalar, ScalarLike
+from .base import (
+    AbstractKernel,
+    Evaluations,
+    FlatPath,
+    Info,
+    Particle,
+    accept,
+    check_num_steps,
+    cholesky_or_diagonal,
+    weighted_moments,
+)
+
+Preconditioner = Literal["dense", "diagonal", "none"]
+
+_TUNING_ROUNDS = 10
+_TUNING_PARTICLES = 128
+
+
+class LeapfrogParams(NamedTuple):
+    """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates."""
+
+    scale: Float[Array, "d d"] | Float[Array, " d"]
+    step_size: Scalar
+
+    def forward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
+        return self.scale @ vector if self.scale.ndim == 2 else self.scale * vector
+
+    def backward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
+        return vector @ self.scale if self.scale.ndim == 2 else self.scale * vector
+
+
+class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
+    """The one implementation behind HMC and MALA: `num_leapfrog` evaluations with gradient per transition."""
+
+    num_leapfrog: eqx.AbstractVar[int]
+    step_size: eqx.AbstractVar[ScalarLike | None]
+    preconditioner: eqx.AbstractVar[Preconditioner]
+    jitter: eqx.AbstractVar[ScalarLike]
+    target_acceptance: eqx.AbstractVar[ScalarLike]
+
+    def __check_init__(self) -> None:
+        check_num_steps(self.num_steps)
+        if self.num_leapfrog < 1:
+            raise ValueError(f"`num_leapfrog` must be at least 1, got {self.num_leapfrog}.")
+        if self.step_size is not None and is_concrete(self.step_size) and not self.step_size > 0:
+            raise ValueError(f"`step_size` must be positive, got {self.step_size}: give None to have it tuned.")
+        if self.preconditioner not in ("dense", "diagonal", "none"):
+            raise ValueError(f"`preconditioner` must be dense, diagonal or none, got {self.preconditioner!r}.")
+
+    with_slopes = True
+
+    @property
+    def needs_fit(self) -> bool:
+        return self.step_size is None or self.preconditioner != "none"
+
+    @property
+    def evaluations(self) -> Evaluations:
+        return Evaluations(values=0, gradients=self.num_leapfrog)
+
+    def fit_evaluations(self, num_particles: int) -> Evaluations:
+        if self.step_size is not None:
+            return Evaluations(0, 0)
+        tuned = min(num_particles, _TUNING_PARTICLES)
+        return Evaluations(0, _TUNING_ROUNDS * tuned * self.num_leapfrog)
+
+    def step_size_of(self, params: LeapfrogParams) -> Scalar:
+        return params.step_size
+
+    def fit(
+        self,
+        path: FlatPath,
+        beta: ScalarLike,
+        particles: Particle,
+        log_weights: Float[Array, " n"],
+        key: PRNGKey,
+        previous: LeapfrogParams | None,
+    ) -> LeapfrogParams:
+        scale = self._scale(particles.position, log_weights)
+        dtype = particles.position.dtype
+        if self.step_size is not None:
+            return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
+        # A step of d^(-1/4) is about right for a whitened normal target.
+        start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
+        return LeapfrogParams(scale, self._tune(path, beta, particles, log_weights, key, scale, start))
+
+    def _scale(self, positions: Float[Array, "n d"], log_weights: Float[Array, " n"]) -> Array:
+        if self.preconditioner == "none":
+            return jnp.ones(positions.shape[1], positions.dtype)
+        covariance = weighted_moments(positions, log_weights)[1]
+        return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else jnp.sqrt(jnp.diag(covariance))
+
+    def _tune(
+        self,
+        path: FlatPath,
+        beta: ScalarLike,
+        particles: Particle,
+        log_weights: Float[Array, " n"],
+        key: PRNGKey,
+        scale: Array,
+        start: Scalar,
+    ) -> Scalar:
+        """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
+
+        The acceptance rate is an average over the copies and so almost without noise: a few rounds of a
+        stochastic-approximation step with decreasing gain settle it.
+        """
+        num = min(log_weights.size, _TUNING_PARTICLES)
+        choose_key, key = jax.random.split(key)
+        # At random rather than the first ones: after resampling neighbours are copies of each other.
+        chosen = jax.random.categorical(choose_key, log_weights, shape=(num,))
+        copies = jax.tree.map(lambda leaf: leaf[chosen], particles)
+
+        def one_round(carry: tuple[Particle, Scalar], inputs: tuple[Array, Array]) -> Any:
+            copies, log_step = carry
+            key, gain = inputs
+            params = LeapfrogParams(scale, jnp.exp(log_step))
+            moved, info = jax.vmap(lambda p, k: self.transition(path, beta, p, k, params))(
+                copies, jax.random.split(key, num)
+            )
+            error = jnp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
+            return (moved, log_step + gain * error), None
+
+        gains = 3.0 / jnp.arange(1, _TUNING_ROUNDS + 1, dtype=start.dtype) ** 0.7
+        keys = jax.random.split(key, _TUNING_ROUNDS)
+        (_, log_step), _ = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
+        return jnp.exp(log_step)
+
+    def transition(
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: LeapfrogParams
+    ) -> tuple[Particle, Info]:
+        momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
+        dtype = particle.position.dtype
+        start = jax.random.normal(momentum_key, particle.position.shape, dtype)
+        # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
+        step = params.step_size * jax.random.uniform(
+            jitter_key, (), dtype, minval=1 - self.jitter, maxval=1 + self.jitter
+        )
+
+        def half_kick(momentum: Array, particle: Particle) -> Array:
+            return momentum + 0.5 * step * params.backward(path.score(beta, particle))
+
+        def leapfrog(carry: tuple[Particle, Array], _: None) -> tuple[tuple[Particle, Array], None]:
+            particle, momentum = carry
+            momentum = half_kick(momentum, particle)
+            particle = path.particle(particle.position + step * params.forward(momentum), with_slopes=True)
+            return (particle, half_kick(momentum, particle)), None
+
+        (proposal, momentum), _ = jax.lax.scan(leapfrog, (particle, start), None, length=self.num_leapfrog)
+        kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
+        # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
+        return accept(accept_key, path, beta, particle, proposal, kinetic, nan_is_rejected=True)
+
+
+class HMC(_LeapfrogKernel):
+    """Hamiltonian Monte Carlo: each transition evaluates each density and its gradient `num_leapfrog` times.
+
+    `step_size=None` has it tuned per beta to `target_acceptance`; a number is used as given, in the coordinates of the
+    preconditioner. The step of each transition is multiplied by a uniform number in `1 +- jitter`. `preconditioner` is
+    the covariance of the particles (`"dense"`), its diagonal (`"diagonal"`) or nothing (`"none"`).
+    """
+
+    num_steps: int = eqx.field(static=True, default=1)
+    num_leapfrog: int = eqx.field(static=True, default=10)
+    step_size: ScalarLike | None = None
+    preconditioner: Preconditioner = eqx.field(static=True, default="dense")
+    jitter: ScalarLike = 0.2
+    target_acceptance: ScalarLike = 0.85
+
+
+class MALA(_LeapfrogKernel):
+    """The Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, without jitter.
+
+    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998).
+    """
+
+    num_steps: int = eqx.field(static=True, default=1)
+    step_size: ScalarLike | None = None
+    preconditioner: Preconditioner = eqx.field(static=True, default="dense")
+    target_acceptance: ScalarLike = 0.574
+    num_leapfrog: int = eqx.field(static=True, default=1, init=False)
+    jitter: ScalarLike = eqx.field(default=0.0, init=False)

@@ -1,0 +1,105 @@
+"""Metropolis kernels that need no gradient: one evaluation of each density per transition."""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg as jsl
+from jax import Array
+from jaxtyping import Float
+
+from .._types import PRNGKey, ScalarLike
+from .base import (
+    AbstractKernel,
+    Evaluations,
+    FlatPath,
+    Info,
+    Particle,
+    accept,
+    check_num_steps,
+    cholesky_or_diagonal,
+    weighted_moments,
+)
+
+
+class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
+    """Random-walk Metropolis; the proposal covariance is `scale^2 / d` times that of the particles.
+
+    `scale = 2.38` is optimal for a Gaussian in many dimensions (Roberts, Gelman and Gilks, 1997).
+    """
+
+    num_steps: int = eqx.field(static=True, default=1)
+    scale: ScalarLike = 2.38
+
+    def __check_init__(self) -> None:
+        check_num_steps(self.num_steps)
+
+    with_slopes = False
+    needs_fit = True
+    evaluations = Evaluations(values=1, gradients=0)
+
+    def fit(
+        self,
+        path: FlatPath,
+        beta: ScalarLike,
+        particles: Particle,
+        log_weights: Float[Array, " n"],
+        key: PRNGKey,
+        previous: Float[Array, "d d"] | None,
+    ) -> Float[Array, "d d"]:
+        _, covariance = weighted_moments(particles.position, log_weights)
+        return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
+
+    def transition(
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Float[Array, "d d"]
+    ) -> tuple[Particle, Info]:
+        proposal_key, accept_key = jax.random.split(key)
+        noise = jax.random.normal(proposal_key, particle.position.shape, particle.position.dtype)
+        proposal = path.particle(particle.position + params @ noise, with_slopes=False)
+        return accept(accept_key, path, beta, particle, proposal, 0.0)
+
+
+class Fitted(NamedTuple):
+    """A normal distribution fitted to the particles."""
+
+    mean: Float[Array, " d"]
+    cholesky: Float[Array, "d d"]
+
+    def log_density(self, position: Float[Array, " d"]) -> Float[Array, ""]:
+        """Up to a constant."""
+        return -0.5 * jnp.sum(jsl.solve_triangular(self.cholesky, position - self.mean, lower=True) ** 2)
+
+
+class IndependentMH(AbstractKernel[Fitted]):
+    """Independent Metropolis-Hastings; the proposal is a normal distribution fitted to the particles."""
+
+    num_steps: int = eqx.field(static=True, default=1)
+
+    def __check_init__(self) -> None:
+        check_num_steps(self.num_steps)
+
+    with_slopes = False
+    needs_fit = True
+    evaluations = Evaluations(values=1, gradients=0)
+
+    def fit(
+        self,
+        path: FlatPath,
+        beta: ScalarLike,
+        particles: Particle,
+        log_weights: Float[Array, " n"],
+        key: PRNGKey,
+        previous: Fitted | None,
+    ) -> Fitted:
+        mean, covariance = weighted_moments(particles.position, log_weights)
+        return Fitted(mean, cholesky_or_diagonal(covariance))
+
+    def transition(
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Fitted
+    ) -> tuple[Particle, Info]:
+        proposal_key, accept_key = jax.random.split(key)
+        noise = jax.random.normal(proposal_key, particle.position.shape, particle.position.dtype)
+        proposal = path.particle(params.mean + params.cholesky @ noise, with_slopes=False)
+        correction = params.log_density(particle.position) - params.log_density(proposal.position)
+        return accept(accept_key, path, beta, particle, proposal, correction)
