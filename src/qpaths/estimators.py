@@ -10,11 +10,26 @@ from ._types import Scalar
 
 
 def importance_log_evidence(log_weights: Float[Array, " n"]) -> tuple[Scalar, Scalar]:
-    """Log of the mean weight of independent chains, and its standard error by the delta method."""
+    """Log of the mean weight of independent chains, and its standard error.
+
+    The delta method, which a run of few good weights would make too small: `dominance` is added to its variance.
+    """
     log_mean = log_mean_exp(log_weights)
     relative = jnp.exp(log_weights - jnp.where(jnp.isfinite(log_mean), log_mean, 0.0))
-    num = log_weights.shape[0]
-    return log_mean, jnp.std(relative, ddof=1) / jnp.sqrt(float(num))
+    variance = jnp.var(relative, ddof=1) / log_weights.shape[0]
+    return log_mean, jnp.sqrt(variance + dominance(log_weights))
+
+
+def dominance(log_weights: Float[Array, " n"]) -> Scalar:
+    """Square of what the log of the mean weight would lose without the heaviest particle, beyond the first order.
+
+    Nothing where many particles share the weight: the first order is part of the relative variance. That variance
+    cannot exceed 1; but where one particle has all the weight, the log of the mean is wrong by as much as the others
+    lie below.
+    """
+    heaviest = jnp.max(jax.nn.softmax(log_weights))
+    rest = jnp.maximum(1.0 - heaviest, jnp.finfo(heaviest.dtype).tiny)
+    return jnp.square(jnp.log(rest) + heaviest)
 
 
 def genealogy_se(
@@ -32,4 +47,6 @@ def genealogy_se(
     num = log_weights.shape[0]
     per_family = jax.ops.segment_sum(jax.nn.softmax(log_weights), ancestors, num_segments=num)
     spread = jnp.sum(jnp.square(per_family)) - 1.0 / num - resampling_variance
-    return jnp.sqrt(jnp.maximum(spread, stage_variance))
+    # 1 - spread estimates Z^2 / E[Z-hat^2], which is exp(-variance) for a log-normal Z-hat.
+    variance = -jnp.log1p(-jnp.clip(spread, 0.0, 1.0 - 1.0 / num**2))
+    return jnp.sqrt(jnp.maximum(variance, stage_variance))

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._numerics import log_ess, log_mean_exp
 from .._types import Point, PRNGKey, Scalar, ScalarLike
+from ..estimators import dominance
 from ..kernels import AbstractKernel, Particle
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
@@ -42,6 +43,8 @@ class State(NamedTuple):
     num_resamplings: Int[Array, ""]
     stage_variance: Scalar
     """Sum over the resampling steps of the relative variance of the mean weight, between independent chains."""
+    dominance: Scalar
+    """Sum over the resampling steps of the dominance of the heaviest particle."""
     resampling_variance: Scalar
     """Sum over the resampling steps of the variance that resampling alone adds to the shares of the families."""
     params: Any
@@ -89,7 +92,7 @@ class Population(eqx.Module):
         )
         if params is None:
             params = kernel.fit(flat, zero, particles, log_weights, key, None)
-        return State(zero, none, particles, log_weights, zero, jnp.arange(num), none, zero, zero, params, fault)
+        return State(zero, none, particles, log_weights, zero, jnp.arange(num), none, zero, zero, zero, params, fault)
 
     def reweight(self, flat: FlatPath, state: State, new_beta: ScalarLike) -> State:
         """Multiply in the path's own incremental weights."""
@@ -126,6 +129,7 @@ class Population(eqx.Module):
                 ancestors=state.ancestors[indices],
                 num_resamplings=state.num_resamplings + 1,
                 stage_variance=state.stage_variance + self.variance_of_mean(state),
+                dominance=state.dominance + dominance(state.log_weights),
                 resampling_variance=state.resampling_variance
                 + offspring_variance(self.scheme, state.log_weights, state.ancestors, num),
             )

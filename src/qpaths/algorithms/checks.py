@@ -22,17 +22,19 @@ def check_num(name: str, num: int, smallest: int = 2) -> None:
 
 def example_of(path: AbstractPath[Any]) -> Point:
     """A point of zeros, of the shape that the base draws; an error in words where the endpoints do not fit together."""
-    example = jax.eval_shape(path.sample_base, jax.random.key(0))
+    # Functions of their own, because a method that carries traced arrays cannot be a key of jax's caches.
+    example = jax.eval_shape(lambda key: path.sample_base(key), jax.random.key(0))
     if not any(leaf.size for leaf in jax.tree.leaves(example)):
         raise ValueError(f"`base.sample` returned a point without numbers: {_describe(example)}.")
     for name in ("base", "target"):
+        density = getattr(path, name)
         try:
-            jax.eval_shape(getattr(path, name).log_prob, example)
+            jax.eval_shape(lambda x: density.log_prob(x), example)  # noqa: B023
         except Exception as error:
             raise ValueError(
                 f"`{name}.log_prob` does not take a draw from the base, which is {_describe(example)}: {error}"
             ) from error
-    jax.eval_shape(path.features, example)
+    jax.eval_shape(lambda x: path.features(x), example)
     return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
 
 

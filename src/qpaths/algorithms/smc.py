@@ -9,7 +9,7 @@ from jax import Array
 
 from .._checks import is_concrete
 from .._types import PRNGKey, ScalarLike
-from ..estimators import genealogy_se
+from ..estimators import dominance, genealogy_se
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
@@ -96,10 +96,8 @@ class SMC(eqx.Module):
         betas = jnp.concatenate([jnp.zeros(1, state.beta.dtype), stats["beta"]])
         raise_fault(annealing, state.fault, betas[state.fault.stage])
         stage_variance = state.stage_variance + annealing.population.variance_of_mean(state)
-        if self.chain_length > 1:
-            standard_error = jnp.sqrt(stage_variance)
-        else:
-            standard_error = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
+        standard_error = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
+        standard_error = jnp.hypot(standard_error, jnp.sqrt(state.dominance + dominance(state.log_weights)))
         return Result(
             log_evidence=state.log_evidence,
             log_evidence_se=standard_error,

@@ -55,15 +55,18 @@ class BlackJAXKernel(AbstractKernel[Float[Array, "d d"]]):
     ) -> Float[Array, "d d"]:
         return weighted_moments(particles.position, log_weights)[1]
 
+    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Array:
+        return jax.random.split(key, num)
+
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Float[Array, "d d"]
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Float[Array, "d d"]
     ) -> tuple[Particle, Info]:
         def log_density(position: Array) -> Array:
             return path.log_density(beta, path.particle(position, with_slopes=False))
 
         algorithm = self.build(log_density, params)
-        state, info = algorithm.step(key, algorithm.init(particle.position))
+        state, info = algorithm.step(randomness, algorithm.init(particle.position))
         moved = path.particle(state.position, with_slopes=False)
         acceptance = jnp.asarray(getattr(info, "acceptance_rate", jnp.nan), jnp.result_type(float))
         invalid = path.log_density(beta, moved) == jnp.inf
-        return jax.tree.map(lambda leaf: leaf, moved), Info(acceptance, invalid, moved.position)
+        return moved, Info(acceptance, invalid, moved.position)

@@ -19,6 +19,7 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
+    times,
     weighted_moments,
 )
 
@@ -35,7 +36,7 @@ class LeapfrogParams(NamedTuple):
     step_size: Scalar
 
     def forward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
-        return self.scale @ vector if self.scale.ndim == 2 else self.scale * vector
+        return times(vector, self.scale) if self.scale.ndim == 2 else self.scale * vector
 
     def backward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
         return vector @ self.scale if self.scale.ndim == 2 else self.scale * vector
@@ -126,8 +127,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             copies, log_step = carry
             key, gain = inputs
             params = LeapfrogParams(scale, jnp.exp(log_step))
-            moved, info = jax.vmap(lambda p, k: self.transition(path, beta, p, k, params))(
-                copies, jax.random.split(key, num)
+            moved, info = jax.vmap(lambda p, n: self.transition(path, beta, p, n, params))(
+                copies, self.randomness(key, copies.position[0], num)
             )
             error = jnp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
             return (moved, log_step + gain * error), None
@@ -137,16 +138,21 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         (_, log_step), _ = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
         return jnp.exp(log_step)
 
-    def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: LeapfrogParams
-    ) -> tuple[Particle, Info]:
-        momentum_key, jitter_key, accept_key = jax.random.split(key, 3)
-        dtype = particle.position.dtype
-        start = jax.random.normal(momentum_key, particle.position.shape, dtype)
+    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array, Array]:
+        momentum_key, jitter_key, uniform_key = jax.random.split(key, 3)
+        dtype = position.dtype
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
-        step = params.step_size * jax.random.uniform(
-            jitter_key, (), dtype, minval=1 - self.jitter, maxval=1 + self.jitter
+        return (
+            jax.random.normal(momentum_key, (num, *position.shape), dtype),
+            jax.random.uniform(jitter_key, (num,), dtype, minval=1 - self.jitter, maxval=1 + self.jitter),
+            jax.random.uniform(uniform_key, (num,), dtype),
         )
+
+    def transition(
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: LeapfrogParams
+    ) -> tuple[Particle, Info]:
+        start, factor, uniform = randomness
+        step = params.step_size * factor
 
         def half_kick(momentum: Array, particle: Particle) -> Array:
             return momentum + 0.5 * step * params.backward(path.score(beta, particle))
@@ -160,7 +166,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         (proposal, momentum), _ = jax.lax.scan(leapfrog, (particle, start), None, length=self.num_leapfrog)
         kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
         # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
-        return accept(accept_key, path, beta, particle, proposal, kinetic, nan_is_rejected=True)
+        return accept(uniform, path, beta, particle, proposal, kinetic, nan_is_rejected=True)
 
 
 class HMC(_LeapfrogKernel):

@@ -1,6 +1,6 @@
 """Metropolis kernels that need no gradient: one evaluation of each density per transition."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -19,6 +19,7 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
+    times,
     weighted_moments,
 )
 
@@ -51,13 +52,18 @@ class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
         _, covariance = weighted_moments(particles.position, log_weights)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
 
+    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
+        noise_key, uniform_key = jax.random.split(key)
+        # Any symmetric law leaves the walk exact, and single precision takes half the time.
+        noise = jax.random.normal(noise_key, (num, *position.shape), jnp.float32).astype(position.dtype)
+        return noise, jax.random.uniform(uniform_key, (num,), position.dtype)
+
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Float[Array, "d d"]
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Float[Array, "d d"]
     ) -> tuple[Particle, Info]:
-        proposal_key, accept_key = jax.random.split(key)
-        noise = jax.random.normal(proposal_key, particle.position.shape, particle.position.dtype)
-        proposal = path.particle(particle.position + params @ noise, with_slopes=False)
-        return accept(accept_key, path, beta, particle, proposal, 0.0)
+        noise, uniform = randomness
+        proposal = path.particle(particle.position + times(noise, params), with_slopes=False)
+        return accept(uniform, path, beta, particle, proposal, 0.0)
 
 
 class Fitted(NamedTuple):
@@ -95,11 +101,15 @@ class IndependentMH(AbstractKernel[Fitted]):
         mean, covariance = weighted_moments(particles.position, log_weights)
         return Fitted(mean, cholesky_or_diagonal(covariance))
 
+    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
+        noise_key, uniform_key = jax.random.split(key)
+        noise = jax.random.normal(noise_key, (num, *position.shape), position.dtype)
+        return noise, jax.random.uniform(uniform_key, (num,), position.dtype)
+
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Fitted
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Fitted
     ) -> tuple[Particle, Info]:
-        proposal_key, accept_key = jax.random.split(key)
-        noise = jax.random.normal(proposal_key, particle.position.shape, particle.position.dtype)
-        proposal = path.particle(params.mean + params.cholesky @ noise, with_slopes=False)
+        noise, uniform = randomness
+        proposal = path.particle(params.mean + times(noise, params.cholesky), with_slopes=False)
         correction = params.log_density(particle.position) - params.log_density(proposal.position)
-        return accept(accept_key, path, beta, particle, proposal, correction)
+        return accept(uniform, path, beta, particle, proposal, correction)

@@ -1,4 +1,4 @@
-"""Conformance checks that users can run on their own paths."""
+"""Conformance of a path: the rules of `AbstractPath`, checked on any path."""
 
 import functools
 import operator
@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._types import Point, PRNGKey, ScalarLike
-from .paths import AbstractPath, AbstractPointwisePath, Reversed
+from .._types import Point, PRNGKey, ScalarLike
+from ..paths import AbstractPath, AbstractPointwisePath, Reversed
 
 _BETAS = (0.0, 2.0**-20, 0.125, 0.5, 0.875, 1 - 2.0**-20, 1.0)  # exact under 1 - beta
 

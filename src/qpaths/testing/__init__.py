@@ -1,0 +1,12 @@
+"""For testing your own paths, kernels and algorithms: conformance checks, worlds with known answers, wrong parts."""
+
+from .algorithms import check_algorithm as check_algorithm
+from .gridworld import GridWorld as GridWorld
+from .paths import check_path as check_path
+from .problems import Problem as Problem
+from .problems import gaussian as gaussian
+from .problems import skewed as skewed
+from .problems import truncated as truncated
+from .wrong import FlippedSign as FlippedSign
+from .wrong import NoRejection as NoRejection
+from .wrong import StaleBeta as StaleBeta

@@ -1,0 +1,74 @@
+"""Conformance of an algorithm: unbiased evidence and honest error bars on problems with known answers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._numerics import log_mean_exp
+from .._types import PRNGKey
+from ..paths import AbstractPath, GeometricPath
+from ..results import Status
+from .problems import gaussian
+
+
+def check_algorithm(
+    algorithm: Any,
+    path: AbstractPath[Any] | None = None,
+    log_evidence: float | None = None,
+    *,
+    key: PRNGKey | None = None,
+    num_replicates: int = 200,
+) -> None:
+    """Check `algorithm.run(path, key=...)` against a known log evidence; raise one AssertionError with all it breaks.
+
+    Over the replicates the mean of Z-hat / Z must be 1 within five of its standard errors, and the reported standard
+    error must be of the size of the spread of log Z-hat. The default path is geometric, between normal distributions in
+    three dimensions. Replicates run under `jax.vmap` where the algorithm allows it.
+    """
+    if path is None or log_evidence is None:
+        problem = gaussian(3)
+        path, log_evidence = GeometricPath(problem.base, problem.target), float(problem.log_evidence)
+    key = jax.random.key(0) if key is None else key
+    results = replicate(algorithm, path, key=key, num=num_replicates)
+    broken = list(_violations(results, float(log_evidence)))
+    assert not broken, f"{type(algorithm).__name__} breaks the contract of an algorithm:\n- " + "\n- ".join(broken)
+
+
+def replicate(algorithm: Any, path: AbstractPath[Any], *, key: PRNGKey, num: int) -> dict[str, np.ndarray]:
+    """Numbers of independent runs, one entry per run."""
+
+    def numbers(key: Any) -> dict[str, jax.Array]:
+        result = algorithm.run(path, key=key)
+        return {
+            "log_evidence": result.log_evidence,
+            "log_evidence_se": result.log_evidence_se,
+            "from_weights": log_mean_exp(result.log_weights),
+            "status": result.status,
+        }
+
+    keys = jax.random.split(key, num)
+    try:
+        rows = jax.jit(lambda keys: jax.lax.map(numbers, keys, batch_size=20))(keys)
+    except ValueError:  # an adaptive schedule has no length that could be compiled
+        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[numbers(k) for k in keys])
+    return jax.tree.map(np.asarray, rows)
+
+
+def _violations(results: dict[str, np.ndarray], truth: float) -> Iterator[str]:
+    estimates, errors = results["log_evidence"], results["log_evidence_se"]
+    num = len(estimates)
+    if (results["status"] != Status.OK).any():
+        yield f"status must be OK, got {set(results['status'].tolist())}"
+    if not np.allclose(results["from_weights"], estimates, atol=1e-5):
+        yield "log_mean_exp(log_weights) must be log_evidence"
+    ratio = np.exp(estimates - truth)
+    standard_error = ratio.std(ddof=1) / num**0.5
+    if not abs(ratio.mean() - 1) <= 5 * standard_error:
+        yield f"the mean of Z-hat / Z must be 1, got {ratio.mean():.4f} +- {standard_error:.4f}"
+    # The spread of `num` values is known to 1 / sqrt(2 num) of itself; a factor of two is far outside.
+    size = np.sqrt(np.mean(errors**2)) / estimates.std(ddof=1)
+    if not 0.6 < size < 2.0:
+        yield f"log_evidence_se must be of the size of the spread of log_evidence, got {size:.2f} times that"
