@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._checks import is_concrete
 from .._types import Point, PRNGKey
@@ -40,8 +41,13 @@ def example_of(path: AbstractPath[Any]) -> Point:
 
 @functools.partial(jax.jit, static_argnames="num")
 def draw_points(path: AbstractPath[Any], key: PRNGKey, num: int) -> Point:
-    """Exact draws from the base, each with a key of its own."""
-    return jax.vmap(lambda i: path.sample_base(jax.random.fold_in(key, i)))(jnp.arange(num))
+    """Exact draws from the base, each with a key of its own; spread over the devices where there are several."""
+    indices = jnp.arange(num)
+    devices = jax.devices()
+    if len(devices) > 1 and num % len(devices) == 0:
+        sharding = NamedSharding(Mesh(devices, "particles"), PartitionSpec("particles"))
+        indices = jax.lax.with_sharding_constraint(indices, sharding)
+    return jax.vmap(lambda i: path.sample_base(jax.random.fold_in(key, i)))(indices)
 
 
 def _describe(example: Any) -> str:
@@ -75,7 +81,7 @@ def count(
     """Evaluations of a run: one at the start of each particle, then those of the kernel."""
     moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
     fit = kernel.fit_evaluations(num_particles)
-    num_fits = num_steps * fitted + 1
+    num_fits = (num_steps + 1) * fitted
     values = num_steps * moves * kernel.evaluations.values + num_fits * fit.values
     gradients = num_steps * moves * kernel.evaluations.gradients + num_fits * fit.gradients
     if kernel.with_slopes:

@@ -75,7 +75,7 @@ class SMC(eqx.Module):
     def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
         example = example_of(path)
-        start_key, run_key = jax.random.split(key)
+        _, start_key, run_key = jax.random.split(key, 3)  # as AIS, so that SMC that never resamples is AIS
         population = Population(self.resampling, self.threshold, self.chain_length, self.chunk_size)
         betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
         target_ess = self.schedule.target_ess if isinstance(self.schedule, AdaptiveSchedule) else None

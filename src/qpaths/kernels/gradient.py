@@ -1,6 +1,6 @@
 """Kernels that follow the gradient: Hamiltonian Monte Carlo and, with one leapfrog step, MALA."""
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,8 +22,6 @@ from .base import (
     times,
     weighted_moments,
 )
-
-Preconditioner = Literal["dense", "diagonal", "none"]
 
 _TUNING_ROUNDS = 10
 _TUNING_PARTICLES = 128
@@ -47,7 +45,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
 
     num_leapfrog: eqx.AbstractVar[int]
     step_size: eqx.AbstractVar[ScalarLike | None]
-    preconditioner: eqx.AbstractVar[Preconditioner]
+    preconditioner: eqx.AbstractVar[str]
     jitter: eqx.AbstractVar[ScalarLike]
     target_acceptance: eqx.AbstractVar[ScalarLike]
 
@@ -180,7 +178,7 @@ class HMC(_LeapfrogKernel):
     num_steps: int = eqx.field(static=True, default=1)
     num_leapfrog: int = eqx.field(static=True, default=10)
     step_size: ScalarLike | None = None
-    preconditioner: Preconditioner = eqx.field(static=True, default="dense")
+    preconditioner: str = eqx.field(static=True, default="dense")
     jitter: ScalarLike = 0.2
     target_acceptance: ScalarLike = 0.85
 
@@ -193,7 +191,7 @@ class MALA(_LeapfrogKernel):  # type: ignore[misc]
 
     num_steps: int = eqx.field(static=True, default=1)
     step_size: ScalarLike | None = None
-    preconditioner: Preconditioner = eqx.field(static=True, default="dense")
+    preconditioner: str = eqx.field(static=True, default="dense")
     target_acceptance: ScalarLike = 0.574
 
     @property  # type: ignore[misc]

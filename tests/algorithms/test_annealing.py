@@ -1,0 +1,325 @@
+"""AIS, SMC and BDMC: equalities that hold exactly, known laws, unbiasedness, and errors in words."""
+
+import subprocess
+import sys
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.tree_util import Partial
+
+import qpaths as qp
+from qpaths import testing
+from qpaths._numerics import log_mean_exp
+from qpaths.algorithms.base import complete
+from qpaths.kernels.base import AbstractKernel, Evaluations, Info
+from qpaths.testing.algorithms import replicate
+
+BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+TARGET = qp.Density(lambda x: jnp.where(x[0] > -0.5, -2.0 * jnp.sum((x - 1.0) ** 2), -jnp.inf))
+PATH = qp.QPath(BASE, TARGET, q=0.95)
+SCHEDULE = qp.LinearSchedule(6)
+PLAIN = qp.HMC(1, num_leapfrog=2, step_size=0.4, preconditioner="none")
+WALK = qp.RandomWalk(2)
+NUM = 96
+
+
+def _same(a, b, **tolerance):
+    for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True):
+        np.testing.assert_allclose(np.asarray(x, float), np.asarray(y, float), **tolerance)
+
+
+def test_ais_is_smc_that_never_resamples(key):
+    ais = qp.AIS(NUM, SCHEDULE, PLAIN).run(PATH, key=key)
+    smc = qp.SMC(NUM, SCHEDULE, PLAIN, threshold=0.0).run(PATH, key=key)
+    np.testing.assert_array_equal(ais.log_weights, smc.log_weights)
+    np.testing.assert_array_equal(ais.samples, smc.samples)
+    assert ais.log_evidence == smc.log_evidence
+
+
+def test_log_evidence_is_the_log_mean_weight(key):
+    for result in (qp.AIS(NUM, SCHEDULE, WALK).run(PATH, key=key), qp.SMC(NUM, SCHEDULE, WALK).run(PATH, key=key)):
+        np.testing.assert_allclose(log_mean_exp(result.log_weights), result.log_evidence, rtol=1e-12)
+        np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-12)
+        np.testing.assert_array_equal(result.stats["beta"], result.betas[1:])
+
+
+@pytest.mark.parametrize("chunk_size", [7, 32, 1000])
+def test_numbers_do_not_depend_on_the_chunk_size(chunk_size, key):
+    whole = qp.SMC(NUM, SCHEDULE, WALK).run(PATH, key=key)
+    chunked = qp.SMC(NUM, SCHEDULE, WALK, chunk_size=chunk_size).run(PATH, key=key)
+    _same(chunked.samples, whole.samples, rtol=1e-12)
+    np.testing.assert_allclose(chunked.log_evidence, whole.log_evidence, rtol=1e-12)
+
+
+def test_jit_and_vmap(key):
+    algorithm = qp.AIS(NUM, SCHEDULE, PLAIN)
+    keys = jax.random.split(key, 3)
+    together = jax.jit(jax.vmap(lambda k: algorithm.run(PATH, key=k).log_evidence))(keys)
+    apart = [algorithm.run(PATH, key=k).log_evidence for k in keys]
+    np.testing.assert_allclose(together, apart, rtol=1e-10)
+    with jax.disable_jit():
+        slow = qp.AIS(2, qp.LinearSchedule(2), PLAIN).run(PATH, key=key)
+    _same(slow.log_weights, qp.AIS(2, qp.LinearSchedule(2), PLAIN).run(PATH, key=key).log_weights, rtol=1e-10)
+
+
+def test_a_batch_of_problems_is_a_vmap(key):
+    def evidence(q, centre):
+        target = qp.Density(Partial(lambda c, x: -2.0 * jnp.sum((x - c) ** 2), centre))
+        return qp.SMC(NUM, SCHEDULE, PLAIN).run(qp.QPath(BASE, target, q=q), key=key).log_evidence
+
+    centres = jnp.array([[0.0, 0.0], [0.5, 0.5]])
+    together = jax.vmap(evidence)(jnp.array([1.0, 0.9]), centres)
+    np.testing.assert_allclose(together, [evidence(1.0, centres[0]), evidence(0.9, centres[1])], rtol=1e-9)
+
+
+def test_nothing_recompiles_for_a_new_q_key_or_data(key):
+    traces = []
+
+    def log_prob(data, x):
+        traces.append(1)
+        return -2.0 * jnp.sum((x - data) ** 2)
+
+    def run(q, data, key):
+        target = qp.Density(Partial(log_prob, data))
+        return qp.SMC(NUM, qp.AdaptiveSchedule(), WALK).run(qp.QPath(BASE, target, q=q), key=key)
+
+    run(0.99, jnp.zeros(2), key)
+    before = len(traces)
+    run(0.9, jnp.ones(2), jax.random.fold_in(key, 1))
+    # The check of shapes traces the density; compilation would trace it many times more.
+    assert len(traces) - before <= 2
+    assert before > 4
+
+
+def test_devices_do_not_change_the_numbers():
+    program = """
+import os, sys
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count={sys.argv[1]}"
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+import qpaths as qp
+assert len(jax.devices()) == int(sys.argv[1])
+base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+path = qp.QPath(base, qp.Density(lambda x: -2.0 * jnp.sum((x - 1.0) ** 2)), q=0.95)
+result = qp.SMC(64, qp.LinearSchedule(4), qp.RandomWalk(2)).run(path, key=jax.random.key(0))
+print(float(result.log_evidence), *map(float, result.samples.sum(0)))
+print(len(result.samples.sharding.device_set), file=sys.stderr)
+"""
+    runs = [
+        subprocess.run([sys.executable, "-c", program, str(n)], capture_output=True, text=True, check=True)
+        for n in (1, 2, 8)
+    ]
+    numbers = [np.array(run.stdout.split(), float) for run in runs]
+    for other in numbers[1:]:
+        np.testing.assert_allclose(other, numbers[0], rtol=1e-10)
+    assert [int(run.stderr.split()[-1]) for run in runs] == [1, 2, 8]
+
+
+class _Exact(AbstractKernel[None]):
+    """Independent draws from N((1 - beta) m_0 + beta m_1, 1), the geometric path between two unit normals."""
+
+    shift: float = eqx.field(static=True)
+    num_steps: int = eqx.field(static=True)
+    with_slopes = False
+    needs_fit = False
+    evaluations = Evaluations(1, 0)
+
+    def fit(self, path, beta, particles, log_weights, key, previous):
+        return None
+
+    def randomness(self, key, position, num):
+        return jax.random.normal(key, (num, *position.shape))
+
+    def transition(self, path, beta, particle, randomness, params):
+        position = self.shift * beta + randomness
+        return path.particle(position, with_slopes=False), Info(jnp.ones(()), jnp.zeros((), bool), position)
+
+
+def test_known_law_of_the_weights(key):
+    """Between unit normals a distance m apart, with exact draws, log w is N(-v/2, v), v = m^2 / (K - 1)."""
+    shift, num, num_distributions = 3.0, 5000, 10
+    path = qp.GeometricPath(qp.Normal(0.0, 1.0), qp.Normal(shift, 1.0))
+    result = qp.AIS(num, qp.LinearSchedule(num_distributions), _Exact(shift, 1)).run(path, key=key)
+    variance = shift**2 / (num_distributions - 1)
+    log_weights = np.asarray(result.log_weights)
+    assert abs(log_weights.mean() + variance / 2) < 5 * np.sqrt(variance / num)
+    assert abs(log_weights.var() - variance) < 5 * variance * np.sqrt(2 / num)
+    expected_se = np.sqrt(np.expm1(variance) / num)
+    np.testing.assert_allclose(result.log_evidence_se, expected_se, rtol=0.2)
+
+
+def test_bdmc_is_ais_forwards_and_backwards(key):
+    samples = jnp.ones(2)
+    algorithm = qp.BDMC(NUM, SCHEDULE, PLAIN)
+    bounds = algorithm.run(PATH, samples, key=key)
+    forward = qp.AIS(NUM, SCHEDULE, PLAIN).run(PATH, key=key)
+    np.testing.assert_array_equal(bounds.forward.log_weights, forward.log_weights)
+    assert bounds.lower == qp.lower_bound(forward.log_weights)
+    point_base = qp.Density(TARGET.log_prob, sample=lambda key: samples)
+    swapped = qp.QPath(point_base, BASE, q=0.95)
+    backwards = qp.AIS(NUM, SCHEDULE, PLAIN)
+    annealing, state = backwards.begin_at(
+        swapped, jnp.broadcast_to(samples, (NUM, 2)), jnp.zeros(2), None, key=jax.random.fold_in(key, 1)
+    )
+    np.testing.assert_allclose(bounds.reverse.log_weights, complete(annealing, state)[0].log_weights, atol=1e-9)
+    assert bounds.gap == bounds.upper - bounds.lower
+
+
+def test_bounds_hold_and_tighten(key):
+    """E[lower] <= log Z <= E[upper]; four times the distributions, and many-sample bounds, are closer."""
+    problem = testing.gaussian(2)
+    path = qp.GeometricPath(problem.base, problem.target)
+    covariance = jnp.array([[0.16, 0.06], [0.06, 0.36]])
+    del covariance
+    exact = qp.MultivariateNormal(0.5 * jnp.ones(2), _covariance())
+    samples = jax.vmap(exact.sample)(jax.random.split(key, 400))
+    few, many = (qp.BDMC(400, qp.LinearSchedule(n), PLAIN).run(path, samples, key=key) for n in (4, 16))
+    truth = float(problem.log_evidence)
+    for bounds in (few, many):
+        assert bounds.lower <= truth + 5 * bounds.lower_se
+        assert bounds.upper >= truth - 5 * bounds.upper_se
+    assert many.gap < few.gap
+    weights = few.forward.log_weights
+    bounds = [float(qp.lower_bound(weights, n)) for n in (1, 10, 400)]
+    assert bounds == sorted(bounds)
+    np.testing.assert_allclose(bounds[-1], few.forward.log_evidence, rtol=1e-12)
+
+
+def _covariance():
+    """That of `testing.gaussian(2)`, from its density."""
+    return -jnp.linalg.inv(jax.hessian(testing.gaussian(2).target.log_prob)(jnp.zeros(2)))
+
+
+UNBIASED = {
+    "AIS, HMC": qp.AIS(200, qp.LinearSchedule(8), qp.HMC(1, 3)),
+    "SMC, random walk": qp.SMC(200, qp.LinearSchedule(8), qp.RandomWalk(3)),
+    "SMC, threshold": qp.SMC(200, qp.LinearSchedule(8), qp.RandomWalk(3), threshold=0.5, resampling="stratified"),
+    "SMC, waste-free": qp.SMC(200, qp.LinearSchedule(8), qp.RandomWalk(1), chain_length=10),
+}
+
+
+@pytest.mark.parametrize("name", UNBIASED)
+def test_evidence_is_unbiased_with_honest_error_bars(name, key):
+    problem = testing.truncated(3)
+    path = qp.QPath(problem.base, problem.target, q=0.99)
+    testing.check_algorithm(UNBIASED[name], path, problem.log_evidence, key=key, num_replicates=100)
+
+
+@pytest.mark.parametrize("kernel", [testing.StaleBeta(qp.RandomWalk(10)), testing.NoRejection(qp.RandomWalk(3))])
+def test_wrong_kernels_are_seen(kernel, key):
+    problem = testing.gaussian(3)
+    path = qp.GeometricPath(problem.base, problem.target)
+    with pytest.raises(AssertionError, match="mean of Z-hat"):
+        testing.check_algorithm(
+            qp.SMC(200, qp.LinearSchedule(8), kernel), path, problem.log_evidence, key=key, num_replicates=100
+        )
+
+
+def test_float32(key):
+    with jax.enable_x64(False):
+        problem = testing.skewed(3)
+        path = qp.QPath(problem.base, problem.target, q=0.99)
+        rows = replicate(UNBIASED["SMC, random walk"], path, key=key, num=50)
+        assert rows["log_evidence"].dtype == np.float32
+        ratio = np.exp(rows["log_evidence"] - float(problem.log_evidence))
+        assert abs(ratio.mean() - 1) < 5 * ratio.std() / 50**0.5 + 1e-4
+
+
+def test_adaptive_schedule_reaches_the_end(key):
+    result = qp.SMC(NUM, qp.AdaptiveSchedule(0.5), WALK).run(PATH, key=key)
+    assert result.betas[0] == 0
+    assert result.betas[-1] == 1
+    assert (np.diff(result.betas) > 0).all()
+    # Each step keeps half of the particles, the last one more.
+    np.testing.assert_allclose(result.stats["ess"][:-1], NUM / 2, rtol=1e-6)
+    assert "log evidence" in result.summary()
+
+
+def test_one_ancestor_gives_an_honest_error_bar(key):
+    """A target that the base hardly reaches, in one step: the answer is wrong, and the error bar says so."""
+    path = qp.GeometricPath(BASE, qp.MultivariateNormal(jnp.array([12.0, 0.0]), 0.01 * jnp.eye(2)))
+    for algorithm in (qp.AIS(NUM, qp.LinearSchedule(3), PLAIN), qp.SMC(NUM, qp.LinearSchedule(3), PLAIN)):
+        result = algorithm.run(path, key=key)
+        assert abs(result.log_evidence) > 10
+        assert result.log_evidence_se > 2
+
+
+def _bad(value, where=lambda x: x[0] > 0):
+    return qp.Density(lambda x: jnp.where(where(x), value, -jnp.sum(x**2)))
+
+
+@pytest.mark.parametrize("algorithm", [qp.AIS(NUM, SCHEDULE, WALK), qp.SMC(NUM, qp.AdaptiveSchedule(), WALK)])
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (_bad(jnp.nan), r"`target.log_prob` is nan at stage 0 \(beta = 0\) at the point \[.*mend it"),
+        (_bad(jnp.inf), r"`target.log_prob` is inf at stage 0"),
+        (_bad(-jnp.inf, lambda x: x[0] < jnp.inf), r"every particle has weight zero at stage 1"),
+        (
+            _bad(jnp.nan, lambda x: jnp.abs(x[0] - 6.0) < 1),
+            r"`target.log_prob` is nan at stage \d.*a point that the kernel proposed",
+        ),
+    ],
+)
+def test_bad_densities(algorithm, target, message, key):
+    if "proposed" in message:  # a target beyond the hole, so that particles walk into it
+        inner = target
+        target = qp.Density(lambda x: inner.log_prob(x) + jnp.sum(x**2) - 0.5 * jnp.sum((x - 6.0) ** 2))
+    with pytest.raises(FloatingPointError, match=message):
+        algorithm.run(qp.GeometricPath(BASE, target), key=key)
+
+
+def test_status_under_jit(key):
+    run = jax.jit(lambda key: qp.AIS(NUM, SCHEDULE, PLAIN).run(qp.GeometricPath(BASE, _bad(jnp.nan)), key=key))
+    assert run(key).status == qp.Status.INVALID_START
+    assert "NaN" in qp.Status.INVALID_START.message
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: qp.AIS(0, SCHEDULE, WALK), ValueError, "`num_chains` must be at least 2, got 0"),
+        (lambda: qp.SMC(1, SCHEDULE, WALK), ValueError, "`num_particles` must be at least 2, got 1"),
+        (lambda: qp.AIS(4, qp.AdaptiveSchedule(), WALK), ValueError, "`schedule` must be fixed for AIS"),
+        (lambda: qp.SMC(10, SCHEDULE, WALK, chain_length=3), ValueError, "`chain_length` must divide"),
+        (lambda: qp.SMC(10, SCHEDULE, WALK, threshold=2.0), ValueError, r"`threshold` must lie in \[0, 1\], got 2.0"),
+        (lambda: qp.SMC(10, SCHEDULE, WALK, resampling="best"), ValueError, "`resampling` must be one of"),
+        (
+            lambda: qp.SMC(4, SCHEDULE, WALK).run(qp.GeometricPath(TARGET, BASE), key=jax.random.key(0)),
+            ValueError,
+            "`base` has no `sample`",
+        ),
+        (
+            lambda: qp.SMC(4, SCHEDULE, WALK).run(
+                qp.GeometricPath(BASE, lambda x: -x["a"] ** 2), key=jax.random.key(0)
+            ),
+            ValueError,
+            r"`target.log_prob` does not take a draw from the base, which is float64\[2\]",
+        ),
+        (
+            lambda: qp.SMC(4, SCHEDULE, WALK).run(
+                qp.GeometricPath(qp.Density(lambda x: 0.0, lambda key: jnp.zeros(0)), lambda x: 0.0),
+                key=jax.random.key(0),
+            ),
+            ValueError,
+            "`base.sample` returned a point without numbers",
+        ),
+        (
+            lambda: jax.jit(lambda k: qp.SMC(4, qp.AdaptiveSchedule(), WALK).run(PATH, key=k))(jax.random.key(0)),
+            ValueError,
+            "an adaptive schedule cannot run under `jax.jit`",
+        ),
+        (
+            lambda: qp.BDMC(4, SCHEDULE, PLAIN).run(PATH, jnp.zeros(3), key=jax.random.key(0)),
+            ValueError,
+            r"`target_samples` must be one point of shape \(2,\), or one per chain of shape \(4, 2\), got \(3,\)",
+        ),
+        (lambda: qp.lower_bound(jnp.zeros(4), 5), ValueError, "`num_samples` must lie between 1 and"),
+    ],
+)
+def test_bad_settings(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

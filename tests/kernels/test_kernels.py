@@ -1,0 +1,133 @@
+"""Kernels: invariance, evaluations, tuning. The wrong kernels must fail where the right ones pass."""
+
+import blackjax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import qpaths as qp
+from qpaths.algorithms.base import Annealing, Population, begin, points_of
+from qpaths.testing import NoRejection, StaleBeta
+
+BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+TARGET = qp.MultivariateNormal(jnp.array([1.0, -0.5]), jnp.array([[0.5, 0.3], [0.3, 0.4]]))
+NUM = 4000
+
+KERNELS = {
+    "random walk": qp.RandomWalk(3),
+    "independent": qp.IndependentMH(2),
+    "MALA": qp.MALA(2),
+    "HMC": qp.HMC(2, num_leapfrog=4),
+    "HMC diagonal": qp.HMC(1, num_leapfrog=3, preconditioner="diagonal", step_size=0.7),
+    "HMC plain": qp.HMC(1, num_leapfrog=3, preconditioner="none", step_size=0.3),
+    "NUTS": qp.BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov)),
+}
+
+
+@jax.jit
+def _move(path, kernel, points, key):
+    """Move exact draws of the target at beta = 1 by the fitted kernel; the points after, and the acceptance."""
+    annealing = Annealing(path, kernel, Population(), None, 0.5, None, jnp.zeros(2), key)
+    state = begin(annealing, points)._replace(beta=jnp.ones(()))
+    params = kernel.fit(annealing.flat, 1.0, state.particles, state.log_weights, key, state.params)
+    state, acceptance = annealing.population.move(annealing.flat, kernel, state, key, params)
+    return points_of(annealing, state), acceptance, kernel.step_size_of(params), state.particles.features
+
+
+def _distance(points):
+    """Squared Mahalanobis distances from the target's centre, which are chi-squared with two degrees of freedom."""
+    centred = np.asarray(points) - np.asarray(TARGET.mean)
+    return np.sum(centred @ np.linalg.inv(TARGET.cov) * centred, axis=1)
+
+
+def _is_invariant(kernel, key):
+    draw_key, move_key = jax.random.split(key)
+    points = jax.vmap(TARGET.sample)(jax.random.split(draw_key, NUM))
+    path = qp.QPath(BASE, TARGET, q=0.9)
+    moved, acceptance, step_size, features = _move(path, kernel, points, move_key)
+    assert not np.allclose(moved, points)
+    np.testing.assert_allclose(features.log_target, jax.vmap(TARGET.log_prob)(moved), rtol=1e-10)
+    return stats.kstest(_distance(moved), stats.chi2(2).cdf).pvalue > 1e-6, acceptance, step_size  # one in a million
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_leave_the_density_invariant(name, key):
+    ok, acceptance, _ = _is_invariant(KERNELS[name], key)
+    assert ok
+    assert 0.1 < acceptance < 1
+
+
+@pytest.mark.parametrize("kernel", [NoRejection(qp.RandomWalk(3)), StaleBeta(qp.RandomWalk(20))])
+def test_wrong_kernels_do_not(kernel, key):
+    assert not _is_invariant(kernel, key)[0]
+
+
+@pytest.mark.parametrize(("kernel", "target"), [(qp.HMC(1, 4), 0.85), (qp.MALA(1), 0.574)])
+def test_step_size_is_tuned_to_the_wanted_acceptance(kernel, target, key):
+    _, acceptance, step_size = _is_invariant(kernel, key)
+    assert abs(acceptance - target) < 0.06
+    assert step_size > 0.1
+
+
+def test_a_given_step_size_is_used_as_given(key):
+    assert _is_invariant(KERNELS["HMC plain"], key)[2] == 0.3
+
+
+def _counting():
+    """Endpoints that count, when the program runs, how often each is evaluated at how many points."""
+    counts = {"base": 0, "target": 0}
+
+    def counted(name, density):
+        def count(_):
+            counts[name] += 1
+
+        def log_prob(x):
+            jax.debug.callback(count, x[0], ordered=False)
+            return density.log_prob(x)
+
+        return qp.Density(log_prob, density.sample)
+
+    return counts, counted("base", BASE), counted("target", TARGET)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "per_transition"),
+    [
+        (qp.HMC(2, num_leapfrog=5, step_size=0.3, preconditioner="none"), 5),
+        (qp.HMC(1, num_leapfrog=3), 3),
+        (qp.RandomWalk(2), 1),
+        (qp.IndependentMH(1), 1),
+    ],
+)
+def test_evaluations_are_counted(kernel, per_transition, key):
+    """AIS evaluates each density once at the start and then only where the kernel goes; the result says how often."""
+    counts, base, target = _counting()
+    algorithm = qp.AIS(64, qp.LinearSchedule(4), kernel)
+    result = algorithm.run(qp.QPath(base, target, q=0.9), key=key)
+    jax.block_until_ready(result.log_evidence)
+    jax.effects_barrier()
+    reported = result.num_evaluations
+    assert counts["base"] == reported.base + reported.base_gradient
+    assert counts["target"] == reported.target + reported.target_gradient
+    run = 64 * (1 + 3 * kernel.num_steps * per_transition)
+    if not kernel.needs_fit:
+        assert counts["target"] == run
+    else:
+        pilot = counts["target"] - run
+        assert pilot > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: qp.RandomWalk(0), "`num_steps` must be at least 1, got 0"),
+        (lambda: qp.HMC(num_leapfrog=0), "`num_leapfrog` must be at least 1, got 0"),
+        (lambda: qp.HMC(step_size=-1.0), "`step_size` must be positive, got -1.0: give None"),
+        (lambda: qp.HMC(preconditioner="full"), "`preconditioner` must be dense, diagonal or none, got 'full'"),
+    ],
+)
+def test_bad_input(call, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        call()
