@@ -23,8 +23,10 @@ from .paths import GeneralizedMeanPath as GeneralizedMeanPath
 from .paths import GeometricPath as GeometricPath
 from .paths import QPath as QPath
 from .paths import Reversed as Reversed
+from .results import BoundsResult as BoundsResult
 from .results import Result as Result
 from .results import Status as Status
+from .results import load_result as load_result
 from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
