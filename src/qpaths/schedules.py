@@ -118,7 +118,7 @@ def next_beta(
         second = jax.nn.logsumexp(log_normalised + 2 * increments)
         return (2 * first - second >= jnp.log(target_ess)) & (first > -jnp.inf)
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         ok = close_enough(middle)
