@@ -3,6 +3,7 @@
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC
+from .algorithms import drive as drive
 from .algorithms import lower_bound as lower_bound
 from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
