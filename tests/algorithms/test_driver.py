@@ -93,7 +93,7 @@ def test_interrupted_at_every_stage_and_resumed_is_uninterrupted(case, tmp_path,
         with pytest.MonkeyPatch.context() as monkeypatch:
             _interrupt_at(monkeypatch, stage)
             partial = quiet(algorithm, path, checkpoint=file)
-        assert f"interrupted after {stage} stages" in (message := capsys.readouterr().err)
+        assert f"interrupted after stage {stage}, at beta" in (message := capsys.readouterr().err)
         assert str(file) in message
         assert int(partial.status) == qp.Status.UNFINISHED
         assert "interrupted before beta = 1" in partial.summary()

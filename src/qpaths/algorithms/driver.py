@@ -115,7 +115,7 @@ def _go_on(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper
 
 
 def _partial(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper) -> Result:
-    where = f"after {len(run.rows)} stages, at beta = {float(run.state.beta):.4g}"
+    where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
     print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
     result = algorithm.finish(annealing, run.state, _stats(annealing, run))
     return eqx.tree_at(lambda r: r.status, result, jnp.full_like(result.status, Status.UNFINISHED))
