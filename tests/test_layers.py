@@ -8,20 +8,23 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
-    ["_types", "_checks"],
+    ["_types", "_checks", "storage"],
     ["_numerics"],
     ["deformed", "densities"],
     ["families"],
     ["paths.base"],
     ["paths"],
-    ["schedules", "kernels", "resampling", "results", "estimators"],
+    ["schedules", "kernels", "resampling", "estimators"],
+    ["adapters.arviz"],
+    ["results"],
     ["algorithms.base"],
     ["algorithms.checks"],
     ["algorithms.ais", "algorithms.smc"],
-    ["algorithms.bdmc"],
+    ["algorithms.bdmc", "algorithms.checkpoint", "algorithms.progress"],
+    ["algorithms.driver"],
     ["algorithms"],
     ["testing"],
-    ["plotting"],
+    ["plotting", "adapters"],
     ["cli"],
 ]
 

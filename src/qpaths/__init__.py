@@ -3,6 +3,7 @@
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC
+from .algorithms import drive as drive
 from .algorithms import lower_bound as lower_bound
 from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
@@ -23,8 +24,10 @@ from .paths import GeneralizedMeanPath as GeneralizedMeanPath
 from .paths import GeometricPath as GeometricPath
 from .paths import QPath as QPath
 from .paths import Reversed as Reversed
+from .results import BoundsResult as BoundsResult
 from .results import Result as Result
 from .results import Status as Status
+from .results import load_result as load_result
 from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule

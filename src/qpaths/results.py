@@ -1,6 +1,8 @@
 """The result of a run: the only door out of an algorithm."""
 
+import dataclasses
 import enum
+import os
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -9,8 +11,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
+from . import storage
 from ._numerics import log_ess
-from ._types import Point, Scalar
+from ._types import Point, PRNGKey, Scalar
 
 
 class Status(enum.IntEnum):
@@ -91,6 +94,99 @@ class Result(eqx.Module):
             f"  evaluations of the target: {counts.target:,} values and {counts.target_gradient:,} with gradient"
         )
         return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the result to a file that `load_result` reads; a file already there is replaced as a whole."""
+        storage.write(path, "result", *_to_file(self))
+
+    def to_arviz(self, *, key: PRNGKey | None = None) -> Any:
+        """The samples as one chain of equally weighted posterior draws, for ArviZ.
+
+        The draws are resampled by their weights with `key`, always the same one unless given. Log evidence and standard
+        error are attributes; `sample_stats` holds the log weight of each draw before resampling. A point that is a
+        dictionary gives variables of those names, any other is called x.
+        """
+        from .adapters.arviz import draws_to_arviz
+
+        if int(self.status) != Status.OK:
+            raise ValueError(
+                f"`to_arviz` needs samples of the target, but this run ended with: {Status(int(self.status)).message}."
+            )
+        attributes = {
+            "log_evidence": float(self.log_evidence),
+            "log_evidence_se": float(self.log_evidence_se),
+            "algorithm": self.algorithm,
+        }
+        return draws_to_arviz(self.samples, self.log_weights, attributes, key)
+
+
+class BoundsResult(eqx.Module):
+    """A sandwich for the log evidence: `lower <= log evidence <= upper` in expectation.
+
+    `forward` and `reverse` are the two runs; the reverse run estimates minus the log evidence.
+    """
+
+    lower: Scalar
+    upper: Scalar
+    lower_se: Scalar
+    upper_se: Scalar
+    forward: Result
+    reverse: Result
+
+    @property
+    def gap(self) -> Scalar:
+        """`upper - lower`, an upper bound in expectation on the divergence of the sampler from the target."""
+        return self.upper - self.lower
+
+    @property
+    def num_evaluations(self) -> NumEvaluations:
+        return self.forward.num_evaluations + self.reverse.num_evaluations
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        return (
+            f"BDMC: log evidence between {float(self.lower):.4f} +- {float(self.lower_se):.4f} and "
+            f"{float(self.upper):.4f} +- {float(self.upper_se):.4f}, gap {float(self.gap):.4f}\n"
+            f"  forward {self.forward.summary()}\n  reverse {self.reverse.summary()}"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the bounds and both runs to a file that `load_result` reads, as `Result.save` does."""
+        forward_notes, forward = _to_file(self.forward)
+        reverse_notes, reverse = _to_file(self.reverse)
+        tree = {name: getattr(self, name) for name in _BOUNDS} | {"forward": forward, "reverse": reverse}
+        storage.write(path, "bounds", {"forward": forward_notes, "reverse": reverse_notes}, tree)
+
+
+_BOUNDS = ("lower", "upper", "lower_se", "upper_se")
+
+
+def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
+    """The result that `save` wrote to a file.
+
+    Every number is as it was saved. Numbers of 64 bits stay numpy arrays where jax would round them, that is without
+    `jax_enable_x64`.
+    """
+    kind, notes, tree = storage.read(path, ("result", "bounds"))
+    tree = storage.to_jax(tree)
+    if kind == "result":
+        return _from_file(notes, tree)
+    return BoundsResult(
+        **{name: tree[name] for name in _BOUNDS},
+        forward=_from_file(notes["forward"], tree["forward"]),
+        reverse=_from_file(notes["reverse"], tree["reverse"]),
+    )
+
+
+def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What of a result goes into the header of a file, and its arrays."""
+    notes = {"algorithm": result.algorithm, "num_evaluations": result.num_evaluations._asdict()}
+    names = [field.name for field in dataclasses.fields(result) if field.name not in notes]
+    return notes, {name: getattr(result, name) for name in names}
+
+
+def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
+    return Result(**tree, algorithm=notes["algorithm"], num_evaluations=NumEvaluations(**notes["num_evaluations"]))
 
 
 def _range(values: Any, form: str) -> str:

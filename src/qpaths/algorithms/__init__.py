@@ -3,4 +3,5 @@
 from .ais import AIS as AIS
 from .ais import lower_bound as lower_bound
 from .bdmc import BDMC as BDMC
+from .driver import drive as drive
 from .smc import SMC as SMC

@@ -48,11 +48,12 @@ class AIS(eqx.Module):
         state, stats, _ = complete(annealing, state)
         return self.finish(annealing, state, stats)
 
-    def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
-        """The frozen settings of the run and its population at beta = 0."""
+    def begin(self, path: AbstractPath[Any], *, key: PRNGKey, params: Any = None) -> tuple[Annealing, State]:
+        """The frozen settings of the run and its population at beta = 0; with the `params` of a pilot, without one."""
         example = example_of(path)
         pilot_key, start_key, run_key = jax.random.split(key, 3)
-        params = self.pilot(path, example, key=pilot_key)
+        if params is None:
+            params = self.pilot(path, example, key=pilot_key)
         return self.begin_at(path, draw_points(path, start_key, self.num_chains), example, params, key=run_key)
 
     def pilot(self, path: AbstractPath[Any], example: Point, *, key: PRNGKey) -> Any:
@@ -73,9 +74,14 @@ class AIS(eqx.Module):
         annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
         return annealing, begin(annealing, points)
 
+    def unfinished(self, state: State, rows: list[Any]) -> bool:
+        """Whether there are steps left; a fault ends the run."""
+        return float(state.beta) < 1 and int(state.fault.status) == 0
+
     def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
-        """The result of a run that has reached its last beta."""
+        """The result of the steps that were made, all of them unless the run was interrupted."""
         assert annealing.betas is not None
+        num_steps = stats["beta"].shape[0]
         raise_fault(annealing, state.fault, annealing.betas[state.fault.stage])
         log_evidence, standard_error = importance_log_evidence(state.log_weights)
         return Result(
@@ -83,10 +89,10 @@ class AIS(eqx.Module):
             log_evidence_se=standard_error,
             samples=points_of(annealing, state),
             log_weights=state.log_weights,
-            betas=annealing.betas,
+            betas=annealing.betas[: num_steps + 1],
             stats=stats,
             status=state.fault.status,
-            num_evaluations=self.num_evaluations,
+            num_evaluations=self._count(num_steps),
             algorithm="AIS",
         )
 
@@ -103,10 +109,13 @@ class AIS(eqx.Module):
     @property
     def num_evaluations(self) -> NumEvaluations:
         """Of a run, its pilot included."""
-        num_steps = self.betas.shape[0] - 1
+        return self._count(self.betas.shape[0] - 1)
+
+    def _count(self, num_steps: int) -> NumEvaluations:
+        """After some steps; the pilot has made all of them before the first."""
         total = count(self.kernel, self.num_chains, num_steps, fitted=False)
         if self.kernel.needs_fit:
-            total += count(self.kernel, self.num_pilot, num_steps, fitted=True)
+            total += count(self.kernel, self.num_pilot, self.betas.shape[0] - 1, fitted=True)
         return total
 
 

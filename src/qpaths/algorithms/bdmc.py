@@ -9,42 +9,11 @@ import jax.numpy as jnp
 from .._types import Point, PRNGKey, Scalar
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
-from ..results import NumEvaluations, Result
+from ..results import BoundsResult, Result
 from ..schedules import AbstractSchedule, FixedSchedule
 from .ais import AIS, lower_bound
 from .base import complete
 from .checks import example_of
-
-
-class BoundsResult(eqx.Module):
-    """A sandwich for the log evidence: `lower <= log evidence <= upper` in expectation.
-
-    `forward` and `reverse` are the two runs; the reverse run estimates minus the log evidence.
-    """
-
-    lower: Scalar
-    upper: Scalar
-    lower_se: Scalar
-    upper_se: Scalar
-    forward: Result
-    reverse: Result
-
-    @property
-    def gap(self) -> Scalar:
-        """`upper - lower`, an upper bound in expectation on the divergence of the sampler from the target."""
-        return self.upper - self.lower
-
-    @property
-    def num_evaluations(self) -> NumEvaluations:
-        return self.forward.num_evaluations + self.reverse.num_evaluations
-
-    def summary(self) -> str:
-        """A few lines for a person."""
-        return (
-            f"BDMC: log evidence between {float(self.lower):.4f} +- {float(self.lower_se):.4f} and "
-            f"{float(self.upper):.4f} +- {float(self.upper_se):.4f}, gap {float(self.gap):.4f}\n"
-            f"  forward {self.forward.summary()}\n  reverse {self.reverse.summary()}"
-        )
 
 
 class BDMC(eqx.Module):

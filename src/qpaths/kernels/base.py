@@ -212,7 +212,7 @@ def weighted_moments(
     share = dimension / (jnp.exp(log_ess(log_weights)) + dimension)
     variance = jnp.diag(covariance)
     floor = jnp.finfo(positions.dtype).eps * (jnp.max(variance) + jnp.finfo(positions.dtype).tiny)
-    shrunk = (1 - share) * covariance + share * jnp.diag(variance) + floor * jnp.eye(dimension)
+    shrunk = (1 - share) * covariance + share * jnp.diag(variance) + floor * jnp.eye(dimension, dtype=positions.dtype)
     return mean, shrunk
 
 

@@ -1,0 +1,130 @@
+"""The file from which an interrupted run goes on: its state, and the settings it belongs to."""
+
+import dataclasses
+import hashlib
+import os
+import re
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import storage
+from .._types import PRNGKey
+from ..paths import AbstractPath
+from .base import Annealing, State
+
+
+class Run(NamedTuple):
+    """What a run has come to: frozen parameters of the kernel, where there are any, state, and a row per stage."""
+
+    params: Any
+    state: State
+    rows: list[dict[str, Any]]
+
+
+def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[str, str]:
+    """All that the numbers of a run follow from, in words that are the same in every process.
+
+    What a plain function closes over cannot be seen here; `check_densities` sees it by its values.
+    """
+    fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+    fields.pop("chunk_size")  # the numbers do not depend on it, and a run that ran out of memory needs a smaller one
+    parts = {"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key}
+    return {name: _describe(part) for name, part in parts.items()}
+
+
+def _describe(part: Any) -> str:
+    if part is None or isinstance(part, str | int | float):
+        return str(part)
+    leaves, structure = jax.tree.flatten(part)
+    digest = hashlib.sha256(_without_addresses(str(structure)).encode())
+    for leaf in leaves:
+        if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    text = " ".join(_without_addresses(repr(part)).split())
+    return f"{text} {digest.hexdigest()[:16]}"
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: Run) -> None:
+    """Replace the file as a whole."""
+    tree = {"params": run.params, "state": run.state, "stats": stacked(run.rows)}
+    storage.write(path, "checkpoint", {"settings": settings}, tree)
+
+
+def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], template: Run) -> Run:
+    """The run in the file; an error where it is not a run of these settings.
+
+    `template` is a run of the right structure, of which only shapes and kinds of numbers are used.
+    """
+    _, notes, tree = storage.read(path, ("checkpoint",))
+    _check_settings(path, notes["settings"], settings)
+    params, state = _filled(path, (template.params, template.state), (tree["params"], tree["state"]))
+    stats = tree["stats"]
+    return Run(params, state, [{name: stats[name][i] for name in stats} for i in range(int(state.stage))])
+
+
+def check_densities(path: str | os.PathLike[str], annealing: Annealing, run: Run) -> None:
+    """Raise where the densities do not give at the first stored particle what they gave before."""
+    stored = jax.tree.map(lambda leaf: np.asarray(leaf[0]), run.state.particles)
+    now = annealing.flat.particle(jnp.asarray(stored.position), with_slopes=False).features
+
+    def close(a: Any, b: Any) -> bool:
+        tolerance = float(jnp.finfo(a.dtype).eps) ** 0.5 if jnp.issubdtype(a.dtype, jnp.floating) else 0.0
+        return np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+    if not jax.tree.all(jax.tree.map(close, stored.features, now)):
+        raise ValueError(
+            f"`checkpoint` {os.fspath(path)} belongs to other densities: at a stored particle they give {now}, and "
+            f"then they gave {stored.features}. Give the same model and data, or another file."
+        )
+
+
+def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Statistics of single stages as arrays over the stages; nothing where there are none."""
+    return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
+
+
+def _check_settings(path: str | os.PathLike[str], before: dict[str, str], now: dict[str, str]) -> None:
+    for name in now | before:
+        old, new = before.get(name, "missing"), now.get(name, "missing")
+        if old != new:
+            raise ValueError(
+                f"`checkpoint` {os.fspath(path)} belongs to another run: `{name}` was {_short(old)}, and is "
+                f"{_short(new)}. Give the same settings to go on, or another file to start anew."
+            )
+
+
+def _short(text: str) -> str:
+    """The end tells arrays apart, by their digest."""
+    return text if len(text) <= 160 else f"{text[:100]} ... {text[-50:]}"
+
+
+def _filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
+    """The stored arrays in the structure of the template."""
+    arrays, wanted = _by_name(stored), _by_name(template)
+    if arrays.keys() != wanted.keys():
+        raise ValueError(
+            f"`checkpoint` {os.fspath(path)} was written by another version of qpaths, whose runs held other numbers "
+            f"({', '.join(sorted(arrays.keys() ^ wanted.keys()))}): go on with that version, or start anew."
+        )
+    for name, leaf in wanted.items():
+        if (arrays[name].shape, arrays[name].dtype) != (leaf.shape, leaf.dtype):
+            raise ValueError(
+                f"`checkpoint` {os.fspath(path)} holds {arrays[name].dtype}{list(arrays[name].shape)} for {name}, and "
+                f"this run needs {leaf.dtype}{list(leaf.shape)}: set `jax_enable_x64` as it was, or start anew."
+            )
+    return jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(arrays[name]) for name in wanted])
+
+
+def _by_name(tree: Any) -> dict[str, Any]:
+    """Leaves by where they stand, the same for a named tuple and the dictionary that it was stored as."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
