@@ -76,9 +76,8 @@ def problems():
 def main() -> None:
     num = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     wanted = sys.argv[2:]
-    print(
-        "| problem | algorithm | q | coverage of 2 se | size | bias | spread | seconds |\n|---|---|---|---|---|---|---|---|"
-    )
+    print("| problem | algorithm | q | coverage of 2 se | size | bias | spread | seconds |")
+    print("|---|---|---|---|---|---|---|---|")
     for name, base, target, truth, algorithms in problems():
         if wanted and name not in wanted:
             continue

@@ -41,5 +41,5 @@ def test_one_survivor(scheme, key):
 
 
 def test_unknown_scheme():
-    with pytest.raises(ValueError, match="`resampling` must be one of systematic.*got 'sistematic'"):
+    with pytest.raises(ValueError, match=r"`resampling` must be one of systematic.*got 'sistematic'"):
         check_scheme("sistematic")

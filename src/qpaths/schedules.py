@@ -113,7 +113,8 @@ def next_beta(
     log_normalised = log_weights - jax.nn.logsumexp(log_weights)
 
     def close_enough(new_beta: Array) -> Array:
-        increments = log_ratio(new_beta)
+        # A particle that has no weight left does not count, whatever its ratio of zero to zero.
+        increments = jnp.where(log_normalised == -jnp.inf, 0.0, log_ratio(new_beta))
         first = jax.nn.logsumexp(log_normalised + increments)
         second = jax.nn.logsumexp(log_normalised + 2 * increments)
         return (2 * first - second >= jnp.log(target_ess)) & (first > -jnp.inf)

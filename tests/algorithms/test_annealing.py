@@ -91,7 +91,7 @@ def test_nothing_recompiles_for_a_new_q_key_or_data(key):
     run(0.9, jnp.ones(2), jax.random.fold_in(key, 1))
     # The check of shapes traces the density; compilation would trace it many times more.
     assert len(traces) - before <= 2
-    assert before > 4
+    assert before > 2
 
 
 def test_devices_do_not_change_the_numbers():
@@ -172,8 +172,6 @@ def test_bounds_hold_and_tighten(key):
     """E[lower] <= log Z <= E[upper]; four times the distributions, and many-sample bounds, are closer."""
     problem = testing.gaussian(2)
     path = qp.GeometricPath(problem.base, problem.target)
-    covariance = jnp.array([[0.16, 0.06], [0.06, 0.36]])
-    del covariance
     exact = qp.MultivariateNormal(0.5 * jnp.ones(2), _covariance())
     samples = jax.vmap(exact.sample)(jax.random.split(key, 400))
     few, many = (qp.BDMC(400, qp.LinearSchedule(n), PLAIN).run(path, samples, key=key) for n in (4, 16))
@@ -294,7 +292,7 @@ def test_status_under_jit(key):
         ),
         (
             lambda: qp.SMC(4, SCHEDULE, WALK).run(
-                qp.GeometricPath(BASE, lambda x: -x["a"] ** 2), key=jax.random.key(0)
+                qp.GeometricPath(BASE, lambda x: -(x["a"] ** 2)), key=jax.random.key(0)
             ),
             ValueError,
             r"`target.log_prob` does not take a draw from the base, which is float64\[2\]",

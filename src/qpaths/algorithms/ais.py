@@ -64,7 +64,9 @@ class AIS(eqx.Module):
         population = Population(threshold=0.5, chunk_size=self.chunk_size)
         annealing = Annealing(path, self.kernel, population, self.betas, None, None, example, run_key)
         state = begin(annealing, draw_points(path, start_key, self.num_pilot))
-        return complete(annealing, state, keep_params=True)[2]
+        state, _, params = complete(annealing, state, keep_params=True)
+        raise_fault(annealing, state.fault, self.betas[state.fault.stage])
+        return params
 
     def begin_at(
         self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
@@ -72,7 +74,9 @@ class AIS(eqx.Module):
         """As `begin`, from given draws of the base and given parameters of the kernel."""
         population = Population(threshold=0.0, chunk_size=self.chunk_size)
         annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
-        return annealing, begin(annealing, points)
+        state = begin(annealing, points)
+        raise_fault(annealing, state.fault, 0.0)
+        return annealing, state
 
     def unfinished(self, state: State, rows: list[Any]) -> bool:
         """Whether there are steps left; a fault ends the run."""

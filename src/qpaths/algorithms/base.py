@@ -96,12 +96,13 @@ class Population(eqx.Module):
 
     def reweight(self, flat: FlatPath, state: State, new_beta: ScalarLike) -> State:
         """Multiply in the path's own incremental weights."""
+        new_beta = jnp.asarray(new_beta, state.beta.dtype)  # float64 betas must not widen a float32 run
         increments = jax.vmap(lambda f: flat.path.log_ratio(state.beta, new_beta, f))(state.particles.features)
         log_weights = jnp.where(state.log_weights == -jnp.inf, -jnp.inf, state.log_weights + increments)
         collapsed = jnp.all(log_weights == -jnp.inf)[None]
         stage = state.stage + 1
         return state._replace(
-            beta=jnp.asarray(new_beta, state.beta.dtype),
+            beta=new_beta,
             stage=stage,
             log_weights=log_weights,
             fault=_first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),

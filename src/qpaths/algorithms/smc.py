@@ -13,7 +13,7 @@ from ..estimators import dominance, genealogy_se
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
-from ..results import NumEvaluations, Result
+from ..results import NumEvaluations, Result, Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
 from .base import Annealing, Population, State, advance, begin, complete, points_of
 from .checks import check_num, count, draw_points, example_of, raise_fault
@@ -80,16 +80,19 @@ class SMC(eqx.Module):
         betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
         target_ess = self.schedule.target_ess if isinstance(self.schedule, AdaptiveSchedule) else None
         annealing = Annealing(path, self.kernel, population, betas, target_ess, None, example, run_key)
-        return annealing, begin(annealing, draw_points(path, start_key, self.num_particles))
+        state = begin(annealing, draw_points(path, start_key, self.num_particles))
+        raise_fault(annealing, state.fault, 0.0)
+        return annealing, state
 
     def unfinished(self, state: State, rows: list[Any]) -> bool:
         """Whether there are steps left; a fault ends the run."""
-        if isinstance(self.schedule, AdaptiveSchedule) and len(rows) >= self.schedule.max_num:
+        going = float(state.beta) < 1 and int(state.fault.status) == Status.OK
+        if going and isinstance(self.schedule, AdaptiveSchedule) and len(rows) >= self.schedule.max_num:
             raise RuntimeError(
                 f"the adaptive schedule has not reached beta = 1 in {len(rows)} steps, it is at {float(state.beta)}: "
                 f"take more particles, a lower `target_ess`, or raise `max_num`."
             )
-        return float(state.beta) < 1 and int(state.fault.status) == 0
+        return going
 
     def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
         """The result of a run that has reached its last beta, or a fault."""

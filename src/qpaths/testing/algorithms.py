@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._numerics import log_mean_exp
-from .._types import PRNGKey
+from .._types import PRNGKey, ScalarLike
 from ..paths import AbstractPath, GeometricPath
 from ..results import Status
 from .problems import gaussian
@@ -17,7 +17,7 @@ from .problems import gaussian
 def check_algorithm(
     algorithm: Any,
     path: AbstractPath[Any] | None = None,
-    log_evidence: float | None = None,
+    log_evidence: ScalarLike | None = None,
     *,
     key: PRNGKey | None = None,
     num_replicates: int = 200,
