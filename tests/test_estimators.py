@@ -120,6 +120,8 @@ def test_wrong_arguments_are_named():
     betas = jnp.array([0.0, 1.0])
     with pytest.raises(ValueError, match="`slopes` must be given"):
         qp.thermodynamic_integration(betas, betas)
+    with pytest.raises(ValueError, match="`rule` must be trapezoid, simpson or corrected, got 'midpoint'"):
+        qp.thermodynamic_integration(betas, betas, rule="midpoint")
 
 
 def _world():

@@ -1,7 +1,7 @@
 """Estimators: arrays in, log evidence and its standard error out. Nothing here samples."""
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +12,6 @@ from jaxtyping import Float, Int
 from ._numerics import log_mean_exp
 from ._types import FloatArray, Scalar, ScalarLike
 from .paths import AbstractPath
-
-Rule = Literal["trapezoid", "simpson", "corrected"]
 
 
 def importance_log_evidence(log_weights: Float[Array, " n"]) -> tuple[Scalar, Scalar]:
@@ -61,9 +59,11 @@ def neighbour_log_ratios(
     `forward[i]` is `log pi_{i+1} - log pi_i` at the states of beta i, `reverse[i]` is `log pi_i - log pi_{i+1}` at
     those of beta i + 1. Arithmetic on the features: no density is evaluated.
     """
-    lower, upper = jax.tree.map(lambda leaf: leaf[:-1], features), jax.tree.map(lambda leaf: leaf[1:], features)
-    ratio = jax.vmap(jax.vmap(path.log_ratio, in_axes=(None, None, 0)))
-    return ratio(betas[:-1], betas[1:], lower), ratio(betas[1:], betas[:-1], upper)
+    # Both directions in one call: the code of a path is long and would be compiled twice.
+    states = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), features)
+    here, there = jnp.concatenate([betas[:-1], betas[1:]]), jnp.concatenate([betas[1:], betas[:-1]])
+    ratios = jax.vmap(jax.vmap(path.log_ratio, in_axes=(None, None, 0)))(here, there, states)
+    return ratios[: betas.shape[0] - 1], ratios[betas.shape[0] - 1 :]
 
 
 def stepping_stone(log_ratios: Float[Array, "pairs n"]) -> Float[Array, " pairs"]:
@@ -75,6 +75,7 @@ def stepping_stone(log_ratios: Float[Array, "pairs n"]) -> Float[Array, " pairs"
     return log_mean_exp(log_ratios)
 
 
+@jax.jit
 def bridge(forward: Float[Array, "pairs n"], reverse: Float[Array, "pairs m"]) -> Float[Array, " pairs"]:
     """`log Z_{i+1}/Z_i` for each pair of neighbours by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
 
@@ -162,7 +163,7 @@ def thermodynamic_integration(
     means: Float[Array, " num"],
     slopes: Float[Array, " num"] | None = None,
     *,
-    rule: Rule = "corrected",
+    rule: str = "corrected",
 ) -> Float[Array, " steps"]:
     """`log Z_{i+1}/Z_i` for each step as the integral of E[d/dbeta log pi]; their sum is the log evidence.
 
@@ -171,8 +172,7 @@ def thermodynamic_integration(
     the step (Friel, Hurn and Wyse, 2014, where the slope is the variance because the path is geometric). Only
     `"corrected"` looks at the slopes.
     """
-    if rule not in ("trapezoid", "simpson", "corrected"):
-        raise ValueError(f"`rule` must be trapezoid, simpson or corrected, got {rule!r}.")
+    check_rule(rule)
     widths = jnp.diff(betas)
     trapezoid = 0.5 * widths * (means[:-1] + means[1:])
     if rule == "trapezoid" or (rule == "simpson" and betas.shape[0] == 2):
@@ -183,6 +183,12 @@ def thermodynamic_integration(
         raise ValueError("`slopes` must be given for the corrected rule, got None: or take `rule='simpson'`.")
     # An infinite end makes the integral infinite whatever the slope there.
     return jnp.where(jnp.isinf(trapezoid), trapezoid, trapezoid - jnp.square(widths) / 12 * jnp.diff(slopes))
+
+
+def check_rule(rule: str) -> None:
+    """Raise unless `thermodynamic_integration` knows the rule."""
+    if rule not in ("trapezoid", "simpson", "corrected"):
+        raise ValueError(f"`rule` must be trapezoid, simpson or corrected, got {rule!r}.")
 
 
 def _simpson(widths: Float[Array, " steps"], values: Float[Array, " num"]) -> Float[Array, " steps"]:

@@ -118,7 +118,7 @@ def next_beta(
         second = jax.nn.logsumexp(log_normalised + 2 * increments)
         return (2 * first - second >= jnp.log(target_ess)) & (first > -jnp.inf)
 
-    def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
+    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = 0.5 * (low + high)
         ok = close_enough(middle)
@@ -139,7 +139,7 @@ def respace(betas: Float[Array, " num"], costs: Float[Array, " steps"]) -> Float
     stay apart; where no step costs anything the betas stay as they are.
     """
     mean = jnp.mean(costs)
-    costs = jnp.where(mean > 0, jnp.maximum(costs, 0.01 * mean), jnp.diff(betas))
+    costs = jnp.where(mean > 0, jnp.maximum(costs, 0.01 * mean), 1.0)
     cumulative = jnp.concatenate([jnp.zeros(1, costs.dtype), jnp.cumsum(costs)])
     levels = jnp.linspace(0.0, 1.0, betas.shape[0], dtype=costs.dtype) * cumulative[-1]
     return jnp.interp(levels, cumulative, betas).at[0].set(0.0).at[-1].set(1.0)

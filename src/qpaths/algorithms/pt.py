@@ -63,8 +63,10 @@ class ParallelTempering(eqx.Module):
     are frozen, and the estimates come from the last round alone. `num_chains` independent replicas run side by side.
 
     The log evidence is that of `bridge` between neighbours: it uses the states of both, which the swaps keep
-    overlapping, and has the least variance of its kind, where a stepping stone in one direction fails when the states
-    of one beta do not cover the next. Its standard error is the jackknife over the replicas. `stats` also has the
+    overlapping, and has the least variance of its kind for independent states; a stepping stone in one direction fails
+    where the states of one beta do not cover the next. Its standard error is the jackknife over the replicas. Where the
+    target is -inf on part of the base, the first pair of a path with q >= 1 rejects however close its betas are; a path
+    with q < 1 has no such jump. `stats` also has the
     measured `rejection` of swaps with the beta before, their sum so far, the `barrier` (the last is the global
     barrier), and for comparison `log_evidence_forward` and `log_evidence_reverse` (stepping stones) and
     `log_evidence_integration` (corrected thermodynamic integration); `ess` is that of the weights from the beta before.
@@ -263,11 +265,9 @@ def _draw(sampler: ParallelTempering, flat: FlatPath, key: PRNGKey, num: int) ->
 
 
 def _invalid_draws(flat: FlatPath, draws: Particle) -> Array:
-    def one(features: Any) -> Array:
-        base, target = flat.path.log_density_from(0.0, features), flat.path.log_density_from(1.0, features)
-        return ~jnp.isfinite(base) | jnp.isnan(target) | (target == jnp.inf)
-
-    return jax.vmap(one)(draws.features)
+    ends = jax.vmap(jax.vmap(flat.path.log_density_from, in_axes=(None, 0)), in_axes=(0, None))
+    base, target = ends(jnp.array([0.0, 1.0]), draws.features)
+    return ~jnp.isfinite(base) | jnp.isnan(target) | (target == jnp.inf)
 
 
 def _stranded(flat: FlatPath, state: Tempering) -> Fault:

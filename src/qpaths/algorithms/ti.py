@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from .._checks import is_concrete
 from .._numerics import log_mean_exp
 from .._types import Point, PRNGKey
-from ..estimators import DerivativeMoments, Rule, derivative_moments, thermodynamic_integration
+from ..estimators import DerivativeMoments, check_rule, derivative_moments, thermodynamic_integration
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Result, Status
@@ -34,13 +34,12 @@ class ThermodynamicIntegration(eqx.Module):
     """
 
     sampler: SMC | AIS | ParallelTempering
-    rule: Rule = eqx.field(static=True, default="corrected")
+    rule: str = eqx.field(static=True, default="corrected")
     num_replicates: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
         check_num("num_replicates", self.num_replicates)
-        if self.rule not in ("trapezoid", "simpson", "corrected"):
-            raise ValueError(f"`rule` must be trapezoid, simpson or corrected, got {self.rule!r}.")
+        check_rule(self.rule)
         if not isinstance(self.sampler, SMC | AIS | ParallelTempering):
             raise ValueError(f"`sampler` must be an SMC, AIS or ParallelTempering, got {type(self.sampler).__name__}.")
 
@@ -50,7 +49,7 @@ class ThermodynamicIntegration(eqx.Module):
         freeze_key, run_key = jax.random.split(key)
         sampler, spent = _frozen(self.sampler, path, freeze_key)
         keys = jax.random.split(run_key, self.num_replicates)
-        runs, faults, starts = jax.vmap(lambda k: _run_from_base(sampler, path, example, k))(keys)
+        runs, faults, starts = _run_replicates(sampler, path, example, keys)
         _raise_first(FlatPath(path, ravel_pytree(example)[1]), faults, runs.betas)
         _raise_infinite(path, starts.mean)
 
@@ -86,6 +85,15 @@ def _frozen(sampler: Any, path: AbstractPath[Any], key: PRNGKey) -> tuple[Any, N
     pilot = sampler.run(path, key=key)
     frozen = eqx.tree_at(lambda s: s.schedule, sampler, FixedSchedule(pilot.betas))
     return frozen, pilot.num_evaluations
+
+
+@jax.jit
+def _run_replicates(
+    sampler: Any, path: AbstractPath[Any], example: Point, keys: Array
+) -> tuple[Result, Fault, DerivativeMoments]:
+    # Parallel tempering has replicas of its own to fill the machine; one run after the other saves memory.
+    each = jax.lax.map if isinstance(sampler, ParallelTempering) else lambda run, keys: jax.vmap(run)(keys)
+    return each(lambda key: _run_from_base(sampler, path, example, key), keys)
 
 
 def _run_from_base(
