@@ -1,12 +1,17 @@
 """Estimators: arrays in, log evidence and its standard error out. Nothing here samples."""
 
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
 
 from ._numerics import log_mean_exp
-from ._types import Scalar
+from ._types import FloatArray, Scalar, ScalarLike
+from .paths import AbstractPath
 
 
 def importance_log_evidence(log_weights: Float[Array, " n"]) -> tuple[Scalar, Scalar]:
@@ -50,3 +55,171 @@ def genealogy_se(
     # 1 - spread estimates Z^2 / E[Z-hat^2], which is exp(-variance) for a log-normal Z-hat.
     variance = -jnp.log1p(-jnp.clip(spread, 0.0, 1.0 - 1.0 / num**2))
     return jnp.sqrt(jnp.maximum(variance, stage_variance))
+
+
+def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
+    """Standard error of `estimate(*arrays)` by leaving out one independent replica, along the second axis, at a time.
+
+    For an estimate that is a mean over the replicas it is their standard deviation over the root of their number.
+    """
+    num = arrays[0].shape[1]
+    others = (jnp.arange(num)[:, None] + jnp.arange(1, num)) % num
+    values = jax.lax.map(lambda rows: estimate(*(array[:, rows] for array in arrays)), others)
+    return jnp.sqrt((num - 1.0) * jnp.var(values))
+
+
+def neighbour_log_ratios(
+    path: AbstractPath[Any], betas: Float[Array, " num"], features: Any
+) -> tuple[Float[Array, "pairs n"], Float[Array, "pairs n"]]:
+    """What `stepping_stone` and `bridge` need of a stored run: `features` of n states at each beta, betas first.
+
+    `forward[i]` is `log pi_{i+1} - log pi_i` at the states of beta i, `reverse[i]` is `log pi_i - log pi_{i+1}` at
+    those of beta i + 1. Arithmetic on the features: no density is evaluated.
+    """
+    # Both directions in one call: the code of a path is long and would be compiled twice.
+    states = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1], leaf[1:]]), features)
+    here, there = jnp.concatenate([betas[:-1], betas[1:]]), jnp.concatenate([betas[1:], betas[:-1]])
+    ratios = jax.vmap(jax.vmap(path.log_ratio, in_axes=(None, None, 0)))(here, there, states)
+    return ratios[: betas.shape[0] - 1], ratios[betas.shape[0] - 1 :]
+
+
+def stepping_stone(log_ratios: Float[Array, "pairs n"]) -> Float[Array, " pairs"]:
+    """Log of the mean ratio for each pair of neighbours (Xie, Lewis, Fan, Kuo and Chen, 2011); their sum is log Z.
+
+    With the forward ratios of `neighbour_log_ratios` it estimates `log Z_{i+1}/Z_i`, with the reverse ones the negative
+    of it. Each direction needs states that cover the neighbour; `bridge` needs only overlap.
+    """
+    return log_mean_exp(log_ratios)
+
+
+@jax.jit
+def bridge(forward: Float[Array, "pairs n"], reverse: Float[Array, "pairs m"]) -> Float[Array, " pairs"]:
+    """`log Z_{i+1}/Z_i` for each pair of neighbours by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
+
+    The root c of `sum sigmoid(forward - c + log m/n) = sum sigmoid(reverse + c - log m/n)`, which for independent draws
+    has the least variance of all estimates from the two samples (it is MBAR for two states). Both sides are nearly
+    exponential or constant in c, so Newton's method on the difference of their logs settles in a few steps; a step
+    that leaves the bracket is replaced by bisection. Where no state of one side has mass at the other it is infinite.
+    """
+
+    def improve(carry: Any) -> Any:
+        count, _, c, low, high = carry
+        value, slope = _bridge_excess(forward, reverse, c)
+        low, high = jnp.where(value > 0, c, low), jnp.where(value < 0, c, high)
+        newton = c - value / slope
+        new = jnp.where((newton >= low) & (newton <= high), newton, 0.5 * (low + high))
+        return count + 1, jnp.max(jnp.abs(new - c) / (1 + jnp.abs(c))), new, low, high
+
+    low, high = _bracket(forward, reverse)
+    tolerance = 8 * jnp.finfo(low.dtype).eps
+    carry = jnp.zeros((), int), jnp.full((), jnp.inf, low.dtype), 0.5 * (low + high), low, high
+    c = jax.lax.while_loop(lambda carry: (carry[0] < 100) & (carry[1] > tolerance), improve, carry)[2]
+    above, below = (jnp.any(side > -jnp.inf, axis=1) for side in (forward, reverse))
+    return jnp.where(above & below, c, jnp.where(above, jnp.inf, jnp.where(below, -jnp.inf, jnp.nan)))
+
+
+def _bridge_excess(forward: Array, reverse: Array, c: Array) -> tuple[Array, Array]:
+    """Log of the left over the right side of the equation of `bridge`, and its derivative in c."""
+    c = c - jnp.log(reverse.shape[1] / forward.shape[1])
+
+    def log_side(side: Array) -> tuple[Array, Array]:
+        log_terms = jax.nn.log_sigmoid(side)
+        log_sum = jax.nn.logsumexp(log_terms, axis=1)
+        return log_sum, jnp.sum(jnp.exp(log_terms + jax.nn.log_sigmoid(-side) - log_sum[:, None]), axis=1)
+
+    left, left_slope = log_side(forward - c[:, None])
+    right, right_slope = log_side(reverse + c[:, None])
+    return left - right, -(left_slope + right_slope)
+
+
+def _bracket(forward: Float[Array, "pairs n"], reverse: Float[Array, "pairs m"]) -> tuple[Array, Array]:
+    """Two numbers between which the root of `bridge` lies where both sides exist."""
+    values = jnp.concatenate([forward, -reverse], axis=1)
+    possible = jnp.isfinite(values)
+    # A side with a single finite term exceeds 1/2 once c is past it; the other is then below total * exp(-slack).
+    slack = 2 * jnp.log(4.0 * values.shape[1])
+    low = jnp.min(values, axis=1, where=possible, initial=jnp.inf) - slack
+    high = jnp.max(values, axis=1, where=possible, initial=-jnp.inf) + slack
+    exists = jnp.any(possible, axis=1)
+    return jnp.where(exists, low, 0.0), jnp.where(exists, high, 0.0)
+
+
+class DerivativeMoments(NamedTuple):
+    """Mean and variance of `d/dbeta log pi` under the density at one beta, and the slope of that mean in beta."""
+
+    mean: FloatArray
+    variance: FloatArray
+    slope: FloatArray
+
+
+def derivative_moments(
+    path: AbstractPath[Any], beta: ScalarLike, features: Any, log_weights: Float[Array, " n"]
+) -> DerivativeMoments:
+    """Moments of the path's derivative from n weighted states at `beta`; a state of weight zero does not count.
+
+    With l = log pi_beta and m(beta) = E[l'], differentiating under the integral gives `m' = Var[l'] + E[l'']`. On the
+    geometric path l'' = 0; on a power-mean path `l = log[(1-beta) + beta exp(delta r)] / delta + ...` is the log of a
+    linear function over delta, so `l'' = -delta l'^2` (plus a multiple of l' where `log_scale` bends beta).
+    Differentiating the path's own derivative is right for every path.
+    """
+    beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
+    values, curvatures = jax.jvp(
+        lambda b: jax.vmap(lambda f: path.derivative_from(b, f))(features), (beta,), (jnp.ones_like(beta),)
+    )
+    weights = jax.nn.softmax(log_weights)
+    values, curvatures = jnp.where(weights > 0, values, 0.0), jnp.where(weights > 0, curvatures, 0.0)
+    mean = jnp.sum(weights * values)
+    variance = jnp.sum(weights * jnp.square(values - mean))
+    slope = variance + jnp.sum(weights * curvatures)
+    finite = jnp.isfinite(mean)
+    return DerivativeMoments(mean, jnp.where(finite, variance, jnp.inf), jnp.where(finite, slope, jnp.inf))
+
+
+def thermodynamic_integration(
+    betas: Float[Array, " num"],
+    means: Float[Array, " num"],
+    slopes: Float[Array, " num"] | None = None,
+    *,
+    rule: str = "corrected",
+) -> Float[Array, " steps"]:
+    """`log Z_{i+1}/Z_i` for each step as the integral of E[d/dbeta log pi]; their sum is the log evidence.
+
+    `means` and `slopes` are those of `derivative_moments` at each beta. The rules are `"trapezoid"`, `"simpson"` and
+    `"corrected"`, the trapezoid less `h^2/12` times the change of the slope, whose error falls with the fourth power of
+    the step (Friel, Hurn and Wyse, 2014, where the slope is the variance because the path is geometric). Only
+    `"corrected"` looks at the slopes.
+    """
+    check_rule(rule)
+    widths = jnp.diff(betas)
+    trapezoid = 0.5 * widths * (means[:-1] + means[1:])
+    if rule == "trapezoid" or (rule == "simpson" and betas.shape[0] == 2):
+        return trapezoid
+    if rule == "simpson":
+        return _simpson(widths, means)
+    if slopes is None:
+        raise ValueError("`slopes` must be given for the corrected rule, got None: or take `rule='simpson'`.")
+    # An infinite end makes the integral infinite whatever the slope there.
+    return jnp.where(jnp.isinf(trapezoid), trapezoid, trapezoid - jnp.square(widths) / 12 * jnp.diff(slopes))
+
+
+def check_rule(rule: str) -> None:
+    """Raise unless `thermodynamic_integration` knows the rule."""
+    if rule not in ("trapezoid", "simpson", "corrected"):
+        raise ValueError(f"`rule` must be trapezoid, simpson or corrected, got {rule!r}.")
+
+
+def _simpson(widths: Float[Array, " steps"], values: Float[Array, " num"]) -> Float[Array, " steps"]:
+    """Integral of parabolas through three neighbours; steps 0 and 1 share one, 2 and 3 the next, and so on.
+
+    The last of an odd number of steps takes the parabola of the last three values.
+    """
+    step = np.arange(widths.shape[0])
+    ahead = (step % 2 == 0) & (step + 1 < step.size)
+    near, middle = np.where(ahead, step, step + 1), np.where(ahead, step + 1, step)
+    far = np.where(ahead, step + 2, step - 1)
+    other = widths[np.where(ahead, step + 1, step - 1)]
+    total = widths + other
+    bend = jnp.square(widths) / (other * total)
+    share = widths / total
+    weighted = (3 - share) * values[near] + (3 + bend + share) * values[middle] - bend * values[far]
+    return widths * weighted / 6

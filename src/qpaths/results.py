@@ -24,6 +24,7 @@ class Status(enum.IntEnum):
     INVALID_PROPOSAL = 2
     COLLAPSED = 3
     UNFINISHED = 4
+    INFINITE_INTEGRAND = 5
 
     @property
     def message(self) -> str:
@@ -33,6 +34,7 @@ class Status(enum.IntEnum):
             Status.INVALID_PROPOSAL: "a log density is NaN or +inf at a point that the kernel proposed",
             Status.COLLAPSED: "every particle has weight zero",
             Status.UNFINISHED: "interrupted before beta = 1",
+            Status.INFINITE_INTEGRAND: "the path's derivative is infinite at a draw from the base",
         }[self]
 
 
@@ -58,7 +60,9 @@ class Result(eqx.Module):
 
     `log_mean_exp(log_weights) == log_evidence`, and `samples` with weights `exp(log_weights)` represent the target.
     `stats` has one entry per beta after the first: `beta`, `ess` (before resampling, as a number of particles),
-    `acceptance`, `step_size`, `log_evidence` so far, and the weighted mean and variance of the path's derivative.
+    `acceptance`, `step_size`, `log_evidence` so far, and the weighted mean and variance of the path's derivative, with
+    the slope of that mean. `features` are the path's features of the states at every beta, where the algorithm keeps
+    them: along the first axis the betas, along the second the order of `samples`.
     """
 
     log_evidence: Scalar
@@ -70,6 +74,7 @@ class Result(eqx.Module):
     status: Int[Array, ""]
     num_evaluations: NumEvaluations = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
+    features: Any = None
 
     @property
     def ess(self) -> Scalar:

@@ -4,4 +4,6 @@ from .ais import AIS as AIS
 from .ais import lower_bound as lower_bound
 from .bdmc import BDMC as BDMC
 from .driver import drive as drive
+from .pt import ParallelTempering as ParallelTempering
 from .smc import SMC as SMC
+from .ti import ThermodynamicIntegration as ThermodynamicIntegration

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._numerics import log_ess, log_mean_exp
 from .._types import Point, PRNGKey, Scalar, ScalarLike
-from ..estimators import dominance
+from ..estimators import derivative_moments, dominance
 from ..kernels import AbstractKernel, Particle
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
@@ -87,7 +87,7 @@ class Population(eqx.Module):
         invalid = ~jnp.isfinite(base) | jnp.isnan(target) | (target == jnp.inf)
         num, zero, none = positions.shape[0], jnp.zeros((), base.dtype), jnp.zeros((), int)
         log_weights = jnp.zeros(num, base.dtype)
-        fault = _first_fault(
+        fault = first_fault(
             Fault(none, none, jnp.zeros_like(positions[0])), Status.INVALID_START, none, invalid, positions
         )
         if params is None:
@@ -105,7 +105,7 @@ class Population(eqx.Module):
             beta=new_beta,
             stage=stage,
             log_weights=log_weights,
-            fault=_first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),
+            fault=first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),
         )
 
     def variance_of_mean(self, state: State) -> Scalar:
@@ -151,7 +151,7 @@ class Population(eqx.Module):
         state = state._replace(
             particles=particles,
             params=params,
-            fault=_first_fault(state.fault, Status.INVALID_PROPOSAL, state.stage, info.invalid, info.proposal),
+            fault=first_fault(state.fault, Status.INVALID_PROPOSAL, state.stage, info.invalid, info.proposal),
         )
         if self.chain_length > 1:
             state = state._replace(
@@ -162,7 +162,7 @@ class Population(eqx.Module):
         return state, jnp.mean(info.acceptance)
 
 
-def _first_fault(fault: Fault, status: Status, stage: Array, wrong: Bool[Array, " n"], positions: Array) -> Fault:
+def first_fault(fault: Fault, status: Status, stage: Array, wrong: Bool[Array, " n"], positions: Array) -> Fault:
     """The fault already there, or else the first of `wrong`."""
     is_new = (fault.status == Status.OK) & jnp.any(wrong)
     new = Fault(jnp.full((), int(status)), stage, positions[jnp.argmax(wrong)])
@@ -191,25 +191,17 @@ def anneal_step(
         params = kernel.fit(flat, state.beta, state.particles, state.log_weights, fit_key, state.params)
     state = population.resample(state, resample_key, ess)
     state, acceptance = population.move(flat, kernel, state, move_key, params)
-    derivative = jax.vmap(lambda f: flat.path.derivative_from(state.beta, f))(state.particles.features)
-    mean, variance = _weighted_mean_and_variance(state.log_weights, derivative)
+    moments = derivative_moments(flat.path, state.beta, state.particles.features, state.log_weights)
     return state, {
         "beta": state.beta,
         "ess": ess,
         "acceptance": acceptance,
         "step_size": kernel.step_size_of(params),
         "log_evidence": log_evidence,
-        "derivative_mean": mean,
-        "derivative_variance": variance,
+        "derivative_mean": moments.mean,
+        "derivative_variance": moments.variance,
+        "derivative_slope": moments.slope,
     }
-
-
-def _weighted_mean_and_variance(log_weights: Float[Array, " n"], values: Float[Array, " n"]) -> tuple[Scalar, Scalar]:
-    """Of the values under the weights; a value at weight zero does not count, even an infinite one."""
-    weights = jax.nn.softmax(log_weights)
-    values = jnp.where(weights > 0, values, 0.0)
-    mean = jnp.sum(weights * values)
-    return mean, jnp.sum(weights * jnp.square(values - mean))
 
 
 class Annealing(eqx.Module):

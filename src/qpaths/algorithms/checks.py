@@ -10,6 +10,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from .._checks import is_concrete
 from .._types import Point, PRNGKey
 from ..kernels import AbstractKernel
+from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Status
 from .base import Annealing, Fault
@@ -56,10 +57,15 @@ def _describe(example: Any) -> str:
 
 def raise_fault(annealing: Annealing, fault: Fault, beta: Any) -> None:
     """Raise a concrete fault in words; a traced one goes on as `result.status`."""
+    raise_fault_on(annealing.flat, fault, beta)
+
+
+def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
+    """As `raise_fault`, for runs that are not annealed step by step."""
     if not is_concrete(fault) or int(fault.status) == Status.OK:
         return
-    status, path = Status(int(fault.status)), annealing.path
-    point = annealing.flat.unravel(fault.position)
+    status, path = Status(int(fault.status)), flat.path
+    point = flat.unravel(fault.position)
     where = f"at stage {int(fault.stage)} (beta = {float(beta):.6g})"
     if status == Status.COLLAPSED:
         raise FloatingPointError(

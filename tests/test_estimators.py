@@ -1,0 +1,200 @@
+"""Estimators of the log evidence from arrays: exact worlds, quadrature, and one known law."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.optimize
+
+import qpaths as qp
+from qpaths.estimators import jackknife_se
+from qpaths.paths.base import EndpointValues
+
+MEAN, SCALE = 1.5, 0.6
+LOG_EVIDENCE = 0.5 * np.log(2 * np.pi * SCALE**2)
+
+# A grid so wide and fine that sums over it are integrals to rounding: weighted states without noise.
+GRID = jnp.linspace(-10.0, 10.0, 4001)
+BASE = qp.Normal(0.0, 1.0)
+TARGET = qp.Density(lambda x: -0.5 * ((x - MEAN) / SCALE) ** 2)
+FEATURES = EndpointValues(jax.vmap(BASE.log_prob)(GRID), jax.vmap(TARGET.log_prob)(GRID))
+
+PATHS = {
+    "geometric": qp.GeometricPath(BASE, TARGET),
+    "q=0.5": qp.QPath(BASE, TARGET, q=0.5),
+    "q=0.99": qp.QPath(BASE, TARGET, q=0.99),
+    "q=0.5, scaled": qp.QPath(BASE, TARGET, q=0.5, log_scale=-3.0),
+    "q=1.2": qp.QPath(BASE, TARGET, q=1.2),
+    "reversed": qp.Reversed(qp.QPath(BASE, TARGET, q=0.5)),
+    "generalised": qp.GeneralizedMeanPath(BASE, TARGET, lambda v: jnp.exp(0.3 * v), lambda v: jnp.log(v) / 0.3),
+}
+
+
+@jax.jit
+def _moments(path, betas):
+    def at(beta):
+        log_weights = jax.vmap(lambda f: path.log_density_from(beta, f))(FEATURES)
+        return qp.derivative_moments(path, beta, FEATURES, log_weights)
+
+    return jax.vmap(at)(betas)
+
+
+def _closed_form(beta):
+    """Mean and variance of r = a x^2 + b x + c under the geometric path, which is normal at every beta."""
+    a, b = 0.5 * (1 - SCALE**-2), MEAN / SCALE**2
+    c = -0.5 * (MEAN / SCALE) ** 2 + 0.5 * np.log(2 * np.pi)
+    variance = 1 / ((1 - beta) + beta / SCALE**2)
+    mean = variance * beta * b
+    return a * (mean**2 + variance) + b * mean + c, 2 * (a * variance) ** 2 + (2 * a * mean + b) ** 2 * variance
+
+
+def test_moments_of_the_derivative_have_their_closed_form_on_the_geometric_path():
+    betas = jnp.linspace(0.0, 1.0, 65)
+    moments = _moments(PATHS["geometric"], betas)
+    mean, variance = _closed_form(np.asarray(betas))
+    np.testing.assert_allclose(moments.mean, mean, atol=1e-10)
+    np.testing.assert_allclose(moments.variance, variance, atol=1e-10)
+    np.testing.assert_allclose(moments.slope, variance, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_slope_is_the_derivative_of_the_mean(name):
+    betas, step = jnp.linspace(0.1, 0.9, 65), 1e-5
+    difference = (_moments(PATHS[name], betas + step).mean - _moments(PATHS[name], betas - step).mean) / (2 * step)
+    moments = _moments(PATHS[name], betas)
+    np.testing.assert_allclose(moments.slope, difference, rtol=1e-6, atol=1e-6)
+    if name != "geometric":  # the slope of Friel, Hurn and Wyse would be wrong
+        assert np.abs(moments.variance - difference).max() > 1e-3
+
+
+def test_curvature_of_a_power_mean_is_minus_delta_times_the_square():
+    moments = _moments(PATHS["q=0.5"], jnp.linspace(0.0, 1.0, 65))
+    expected = moments.variance - 0.5 * (moments.variance + moments.mean**2)
+    np.testing.assert_allclose(moments.slope, expected, rtol=1e-10)
+
+
+def test_a_state_of_weight_zero_does_not_count_and_one_with_weight_does():
+    path = PATHS["geometric"]
+    features = EndpointValues(jnp.array([-1.0, -2.0, -1.0]), jnp.array([-3.0, -3.0, -jnp.inf]))
+    inside = qp.derivative_moments(path, 0.5, features, jnp.array([0.0, 0.0, -jnp.inf]))
+    np.testing.assert_allclose(np.array(inside), [-1.5, 0.25, 0.25])
+    at_base = qp.derivative_moments(path, 0.0, features, jnp.zeros(3))
+    assert at_base.mean == -jnp.inf
+    assert jnp.sum(
+        qp.thermodynamic_integration(jnp.array([0.0, 1.0]), jnp.array([at_base.mean, 1.0]), jnp.ones(2))
+    ) == (-jnp.inf)
+
+
+@pytest.mark.parametrize("name", ["geometric", "q=0.5", "q=0.5, scaled"])
+@pytest.mark.parametrize(("rule", "order"), [("trapezoid", 2), ("simpson", 4), ("corrected", 4)])
+def test_rules_converge_at_their_order(name, rule, order):
+    betas = jnp.linspace(0.0, 1.0, 65)
+    moments = _moments(PATHS[name], betas)
+
+    def error(num, slope="slope"):
+        rows = slice(None, None, 64 // (num - 1))
+        arrays = betas[rows], moments.mean[rows], getattr(moments, slope)[rows]
+        return float(jnp.sum(qp.thermodynamic_integration(*arrays, rule=rule)) - LOG_EVIDENCE)
+
+    observed = np.log2(abs(error(33) / error(65)))
+    assert abs(observed - order) < 0.35, (error(33), error(65))
+    if rule == "corrected" and name != "geometric":  # the correction for the geometric path is wrong for the others
+        assert np.log2(abs(error(33, "variance") / error(65, "variance"))) < 2.5
+        assert abs(error(65)) < 0.02 * abs(error(65, "variance"))
+
+
+@pytest.mark.parametrize("num", [2, 3, 6, 7])
+def test_simpson_on_uneven_betas_is_that_of_scipy(num, key):
+    betas = jnp.concatenate([jnp.zeros(1), jnp.sort(jax.random.uniform(key, (num - 2,))), jnp.ones(1)])
+    values = jnp.exp(betas)
+    steps = qp.thermodynamic_integration(betas, values, rule="simpson")
+    assert steps.shape == (num - 1,)
+    np.testing.assert_allclose(jnp.sum(steps), scipy.integrate.simpson(values, x=betas), rtol=1e-12)
+    parabola = qp.thermodynamic_integration(betas, betas**2, rule="simpson")
+    if num > 2:
+        np.testing.assert_allclose(parabola, np.diff(np.asarray(betas) ** 3) / 3, rtol=1e-10)
+
+
+def test_wrong_arguments_are_named():
+    betas = jnp.array([0.0, 1.0])
+    with pytest.raises(ValueError, match="`slopes` must be given"):
+        qp.thermodynamic_integration(betas, betas)
+    with pytest.raises(ValueError, match="`rule` must be trapezoid, simpson or corrected, got 'midpoint'"):
+        qp.thermodynamic_integration(betas, betas, rule="midpoint")
+
+
+def _world():
+    """Integer counts of four states under three unnormalised densities: exact proportions, so no noise at all."""
+    counts = np.array([[4, 4, 8, 0], [2, 6, 6, 2], [1, 5, 2, 8]])
+    log_densities = np.log(np.where(counts == 0, 1e-300, counts)) + np.array([0.0, 1.3, -0.4])[:, None]
+    log_densities[counts == 0] = -np.inf
+    states = [np.repeat(np.arange(4), row) for row in counts]
+    with np.errstate(invalid="ignore"):
+        forward = [(log_densities[i + 1] - log_densities[i])[states[i]] for i in range(2)]
+        reverse = [(log_densities[i] - log_densities[i + 1])[states[i + 1]] for i in range(2)]
+    return jnp.array(forward), jnp.array(reverse), np.array([1.3, -1.7])
+
+
+def test_bridge_is_exact_on_exact_proportions():
+    forward, reverse, truth = _world()
+    np.testing.assert_allclose(qp.bridge(forward, reverse), truth, atol=1e-13)
+    np.testing.assert_allclose(qp.bridge(reverse, forward), -truth, atol=1e-13)
+    assert np.abs(qp.bridge(reverse, forward) - truth).min() > 1  # the flipped sign
+    np.testing.assert_allclose(qp.bridge(jnp.repeat(forward, 3, axis=1), reverse), truth, atol=1e-13)
+    narrow = qp.bridge(forward.astype(jnp.float32), reverse.astype(jnp.float32))
+    assert narrow.dtype == jnp.float32
+    np.testing.assert_allclose(narrow, truth, atol=1e-5)
+
+
+def test_stepping_stone_is_exact_where_the_states_cover_the_neighbour():
+    forward, reverse, truth = _world()
+    np.testing.assert_allclose(-qp.stepping_stone(reverse), truth, atol=1e-13)
+    np.testing.assert_allclose(qp.stepping_stone(forward), truth + np.array([np.log(14 / 16), 0.0]), atol=1e-13)
+
+
+def test_bridge_is_the_root_whatever_the_overlap(key):
+    scales = jnp.array([0.1, 1.0, 10.0, 100.0])[:, None]
+    forward, reverse = (
+        s - 3 * scales * jax.random.normal(k, (4, 50)) for s, k in zip((7.0, -9.0), jax.random.split(key), strict=True)
+    )
+    reverse = reverse[:, :31]
+    found = qp.bridge(forward, reverse)
+
+    def equation(c, i):
+        sigmoid, offset = jax.nn.sigmoid, np.log(31 / 50)
+        return float(jnp.sum(sigmoid(forward[i] - c + offset)) - jnp.sum(sigmoid(reverse[i] + c - offset)))
+
+    roots = [scipy.optimize.brentq(equation, -2000, 2000, args=(i,), xtol=1e-12) for i in range(4)]
+    np.testing.assert_allclose(found, roots, atol=1e-6)
+
+
+def test_bridge_without_common_support_is_infinite():
+    none, some = jnp.full((1, 3), -jnp.inf), jnp.zeros((1, 3))
+    assert qp.bridge(none, some)[0] == -jnp.inf
+    assert qp.bridge(some, none)[0] == jnp.inf
+
+
+def test_bridge_of_normals_is_within_its_known_standard_deviation(key):
+    """N(0, 1) against exp(1) N(2, 1); the variance is that of Meng and Wong (1996, eq. 3.2), by quadrature."""
+    shift, constant, num, other = 2.0, 1.0, 4000, 1000
+    first, second = jax.random.split(key)
+    x0, x1 = jax.random.normal(first, (1, num)), shift + jax.random.normal(second, (1, other))
+
+    def log_ratio(x):
+        return shift * x - shift**2 / 2 + constant
+
+    f0, f1 = jnp.exp(jax.vmap(BASE.log_prob)(GRID)), jnp.exp(jax.vmap(BASE.log_prob)(GRID - shift))
+    s0, s1 = num / (num + other), other / (num + other)
+    overlap = jnp.sum(f0 * f1 / (s0 * f0 + s1 * f1)) * (GRID[1] - GRID[0])
+    deviation = jnp.sqrt((1 / overlap - 1) / (s0 * s1 * (num + other)))
+    estimate = qp.bridge(log_ratio(x0), -log_ratio(x1))[0]
+    assert abs(estimate - constant) < 5 * deviation
+    assert deviation < 0.05
+    assert abs(qp.bridge(-log_ratio(x0), log_ratio(x1))[0] - constant) > 5 * deviation  # the flipped sign
+
+
+def test_jackknife_of_a_mean_is_its_standard_error(key):
+    values = jax.random.normal(key, (3, 6, 5))
+    error = jackknife_se(lambda v: jnp.mean(v), values)
+    np.testing.assert_allclose(error, jnp.std(jnp.mean(values, axis=(0, 2)), ddof=1) / np.sqrt(6))
