@@ -59,7 +59,6 @@ def test_kl_of_normals():
 def test_alpha_divergence_against_high_precision(alpha):
     """Between a light and a heavy tail, in the order that keeps the divergence finite, with a mass other than one."""
     normal, student, mass = qp.Normal(0.2, 1.0), qp.StudentT(4.0, -0.5, 1.3), 1.8
-    mp.mp.dps = 40
 
     def integrand(x):
         light = mp.exp(-((x - mp.mpf(0.2)) ** 2) / 2) / mp.sqrt(2 * mp.pi)
@@ -73,7 +72,8 @@ def test_alpha_divergence_against_high_precision(alpha):
             return r * mp.log(r / p) - r + p
         return ((1 - q) * p + q * r - p ** (1 - q) * r**q) / (q * (1 - q))
 
-    exact = mp.quad(integrand, [-1e6, -1e3, -30, -8, -2, 0, 2, 8, 30, 1e3, 1e6])
+    with mp.workdps(40):
+        exact = mp.quad(integrand, [-1e6, -1e3, -30, -8, -2, 0, 2, 8, 30, 1e3, 1e6])
     log_p, log_r = LINE.log_values(normal), LINE.log_values(student) + np.log(mass)
     if alpha >= 0:
         log_p, log_r = log_r, log_p
@@ -209,8 +209,8 @@ def test_another_path_does_not_minimise(key):
     assert jnp.abs(slope).max() > 1e-4
 
 
-@pytest.mark.parametrize("beta", [0.2, 0.6])
-def test_moment_path_minimises_the_reversed_kl_mixture_within_the_family(beta, key):
+def test_moment_path_minimises_the_reversed_kl_mixture_within_the_family(key):
+    beta = 0.2
     log_base, log_target = on_line(BASE, TARGET)
 
     @jax.jit
@@ -219,9 +219,11 @@ def test_moment_path_minimises_the_reversed_kl_mixture_within_the_family(beta, k
         return mixed_divergence(log_base, log_target, jax.vmap(member.log_prob)(LINE.points), beta, -1.0, LINE)
 
     theta = qp.MomentPath(BASE, TARGET).at(beta).natural
-    np.testing.assert_allclose(jax.grad(objective)(theta), 0, atol=1e-10)
-    fisher = jax.hessian(BASE.log_partition)(theta)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8), jax.hessian(objective)(theta), fisher)
+    np.testing.assert_allclose(jax.jit(jax.grad(objective))(theta), 0, atol=1e-10)
+    fisher = jax.jit(jax.hessian(BASE.log_partition))(theta)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-8), jax.jit(jax.hessian(objective))(theta), fisher
+    )
     least = objective(theta)
     for step in 0.1 * jax.random.normal(key, (25, 2)):
         assert objective((theta[0] + step[0], theta[1] * jnp.exp(step[1]))) > least

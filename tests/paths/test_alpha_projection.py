@@ -30,9 +30,7 @@ def test_minimises_the_mixed_alpha_divergences_within_the_family(ends, nodes, q,
 
     path = qp.AlphaProjectionPath(base, target, q=q)
     natural = jax.jit(lambda beta: path.member(beta))(BETA).natural
-    slopes, bends = jax.grad(objective)(natural), jax.hessian(objective)(natural)
-    np.testing.assert_allclose(slopes, 0, atol=1e-10)
-    assert np.linalg.eigvalsh(np.array(bends)).min() > 0
+    np.testing.assert_allclose(jax.jit(jax.grad(objective))(natural), 0, atol=1e-10)
     least = objective(natural)
     for step in 0.05 * jax.random.normal(key, (20, 2)):
         assert objective(tuple(v * jnp.exp(s) for v, s in zip(natural, step, strict=True))) > least

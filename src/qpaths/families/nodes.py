@@ -22,7 +22,7 @@ class Nodes(eqx.Module):
 
     def log_values(self, density: DensityLike) -> FloatArray:
         """Log density at every node."""
-        return jax.vmap(lambda x: evaluate(density, x, "density"))(self.points)
+        return _log_probs(density, self.points)
 
     def integral(self, log_values: FloatArray) -> Scalar:
         """The integral of `exp(log_values)`."""
@@ -72,6 +72,15 @@ class Nodes(eqx.Module):
     @staticmethod
     def monte_carlo(proposal: DensityLike, num: int, *, key: PRNGKey) -> "Nodes":
         """`num` draws from a normalised density that covers the integrand, weighted by its inverse."""
-        points = jax.vmap(lambda k: draw(proposal, k, "proposal"))(jax.random.split(key, num))
-        log_proposal = jax.vmap(lambda x: evaluate(proposal, x, "proposal"))(points)
-        return Nodes(points, -log_proposal - np.log(num))
+        points = _draws(proposal, jax.random.split(key, num))
+        return Nodes(points, -_log_probs(proposal, points) - np.log(num))
+
+
+@eqx.filter_jit
+def _log_probs(density: DensityLike, points: Point) -> FloatArray:
+    return jax.vmap(lambda x: evaluate(density, x, "density"))(points)
+
+
+@eqx.filter_jit
+def _draws(density: DensityLike, keys: Any) -> Point:
+    return jax.vmap(lambda key: draw(density, key, "proposal"))(keys)
