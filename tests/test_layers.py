@@ -72,12 +72,6 @@ def test_imports_only_from_lower_layers(path):
     folder = module.split(".")[0]
     for imported in _imports(path):
         same_folder = imported.split(".")[0] == folder and folder != "algorithms"
-            "families",
-            "paths",
-            "kernels",
-            "testing",
-            "experiments",
-        )
         allowed = _layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))
         assert allowed, f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})"
 

@@ -11,6 +11,7 @@ import pytest
 from qpaths._numerics import (
     log1p,
     log_ess,
+    log_gamma_ratio,
     log_mean_exp,
     log_power_mean_pair,
     power_mean_pair_derivative,
@@ -207,3 +208,13 @@ def test_log_mean_exp_and_log_ess():
     log_weights = jnp.log(jnp.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]))
     np.testing.assert_allclose(log_mean_exp(log_weights + 1e4) - 1e4, [0.0, -np.log(4.0), -np.inf], atol=1e-11)
     np.testing.assert_allclose(log_ess(log_weights - 1e4), [np.log(4.0), 0.0, -np.inf], atol=1e-11)
+
+
+@pytest.mark.parametrize("a", [0.5, 1.0, 2.5, 40.0])
+def test_log_gamma_ratio(a):
+    z = np.concatenate([np.geomspace(1e-3, 9.9, 40), np.geomspace(10.0, 1e12, 60)])
+    with mp.workdps(50):
+        exact = [float(mp.loggamma(mp.mpf(v) + a) - mp.loggamma(mp.mpf(v))) for v in z]
+    np.testing.assert_allclose(log_gamma_ratio(jnp.asarray(z), a), exact, rtol=1e-13, atol=1e-14)
+    single = log_gamma_ratio(jnp.asarray(z, jnp.float32), a)
+    np.testing.assert_allclose(single, exact, rtol=3e-6, atol=3e-6)

@@ -5,7 +5,15 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 import qpaths as qp
-from qpaths.plotting import path_densities, plot_paths
+from qpaths.plotting import (
+    path_densities,
+    plot_escort_and_q_paths,
+    plot_moment_and_mixture,
+    plot_orders,
+    plot_paths,
+    plot_ridges,
+    plot_student_orders,
+)
 
 mpl.use("Agg")
 
@@ -28,3 +36,33 @@ def test_plot_paths_draws_every_density():
     lines = [len(ax.lines) for ax in figure.axes if ax.lines]
     assert lines == [5, 5]
     mpl.pyplot.close(figure)
+
+
+def test_heavy_tails_are_normalised_over_the_line():
+    path = qp.QPath(qp.StudentT(1.0, -4.0, 1.0), qp.StudentT(1.0, 4.0, 2.0), q=2.0)
+    density = path_densities(path, GRID, BETAS, heavy_tails=True)
+    for beta, row in zip(BETAS, density, strict=True):
+        member = path.at(beta).member if 0 < beta < 1 else path.at(beta)
+        np.testing.assert_allclose(row[::20], np.exp([float(member.log_prob(x)) for x in GRID[::20]]), rtol=1e-8)
+
+
+def test_ridges_rise_with_beta():
+    ax = plot_ridges(qp.QPath(BASE, TARGET, q=0.9), GRID, BETAS)
+    bottoms = [line.get_ydata()[0] for line in ax.lines]
+    assert bottoms == sorted(bottoms, reverse=True)  # the front ridge, the base, is drawn last
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
+    mpl.pyplot.close(ax.figure)
+
+
+def test_one_function_per_picture():
+    figures = [
+        plot_orders(BASE, TARGET, (0.0, 1.0), GRID, BETAS),
+        plot_moment_and_mixture(BASE, TARGET, GRID, BETAS),
+        plot_student_orders(1.0, (-4.0, 4.0), (1.0, 2.0), (1.0, 2.0), GRID, BETAS),
+        plot_escort_and_q_paths((-4.0, 4.0), (1.0, 2.0), (1.5, 2.0), GRID, BETAS),
+    ]
+    assert [[len(ax.lines) for ax in figure.axes if ax.lines] for figure in figures] == [[5] * 2] * 3 + [[5] * 4]
+    titles = [ax.get_title() for ax in figures[2].axes]
+    assert titles[:2] == ["$q = 1$", "$q = 2$ (in the family)"]
+    for figure in figures:
+        mpl.pyplot.close(figure)

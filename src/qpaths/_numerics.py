@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from ._types import FloatArray, RealLike
+from ._types import FloatArray, RealLike, ScalarLike
 
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:
@@ -33,6 +33,24 @@ def log1p(x: Array) -> Array:
     """`log(1 + x)` to the last digits. XLA's own is off by a hundred ulp in float64 for -0.45 < x < -0.1."""
     negative = x < 0
     return jnp.where(negative, -1, 1) * jnp.log1p(jnp.where(negative, -x / (1 + x), x))
+
+
+def log_gamma_ratio(z: Array, a: ScalarLike) -> Array:
+    """`log Gamma(z + a) - log Gamma(z)` for z > 0 and a >= 0, without the cancellation of two large numbers.
+
+    The difference of two Stirling series for z >= 10. (`jax.scipy.special.betaln` is off by 5e-7 near z = 8.)
+    """
+    large = z >= 10
+    x = jnp.where(large, z, 10)
+    stirling = (x - 0.5) * log1p(a / x) + a * (jnp.log(x + a) - 1) + _stirling_tail(x + a) - _stirling_tail(x)
+    y = jnp.where(large, 1, z)
+    return jnp.where(large, stirling, jax.lax.lgamma(y + a) - jax.lax.lgamma(y))
+
+
+def _stirling_tail(z: Array) -> Array:
+    """`log Gamma(z) - (z - 1/2) log z + z - log(2 pi) / 2` for z >= 10."""
+    w = 1 / (z * z)
+    return (1 / 12 + w * (-1 / 360 + w * (1 / 1260 + w * (-1 / 1680 + w * (1 / 1188 - w * 691 / 360360))))) / z
 
 
 def promote(*values: Any) -> tuple[Array, ...]:

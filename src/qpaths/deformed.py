@@ -21,9 +21,13 @@ def log_q(u: RealLike, q: RealLike) -> FloatArray:
     """
     check_not_nan("q", q)
     u, q = promote(u, q)
-    delta = 1 - q
-    log_u = jnp.log(u)
-    z = delta * jnp.where((delta == 0) & (u == 0), 0, log_u)
+    return log_q_of_exp(jnp.log(u), 1 - q)
+
+
+def log_q_of_exp(log_u: RealLike, delta: RealLike) -> FloatArray:
+    """`log_q(exp(log_u))` with `delta = 1 - q`, which a q near 1 could not hold."""
+    log_u, delta = promote(log_u, delta)
+    z = delta * jnp.where((delta == 0) & (log_u == -jnp.inf), 0, log_u)
     small = jnp.abs(z) < _series_limit(z)
     z_small = jnp.where(small, z, 0)
     series = log_u * (1 + z_small * (1 / 2 + z_small * (1 / 6 + z_small / 24)))
@@ -36,7 +40,12 @@ def log_exp_q(x: RealLike, q: RealLike) -> FloatArray:
     """`log exp_q(x)`: `-inf` below the support (q < 1), `+inf` at and beyond the pole (q > 1)."""
     check_not_nan("q", q)
     x, q = promote(x, q)
-    delta = 1 - q
+    return log_exp_delta(x, 1 - q)
+
+
+def log_exp_delta(x: RealLike, delta: RealLike) -> FloatArray:
+    """`log exp_q(x)` with `delta = 1 - q`, which a q near 1 could not hold."""
+    x, delta = promote(x, delta)
     z = delta * x
     small = jnp.abs(z) < _series_limit(z)
     inside = z > -1

@@ -12,17 +12,31 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from scipy.integrate import trapezoid
 
-from .paths import AbstractPath
+from .families import StudentT
+from .families.nodes import Nodes
+from .families.q_family import df_from_q
+from .paths import AbstractPath, ArithmeticPath, EscortMomentPath, MomentPath, QPath
 
 COLORMAP = "viridis"
 
 
-def path_densities(path: AbstractPath[Any], grid: Any, betas: Any, *, normalize: bool = True) -> np.ndarray:
-    """Densities of a one-dimensional path on a grid, one row per beta; normalised on the grid unless told otherwise."""
+def path_densities(
+    path: AbstractPath[Any], grid: Any, betas: Any, *, normalize: bool = True, heavy_tails: bool = False
+) -> np.ndarray:
+    """Densities of a one-dimensional path on a grid, one row per beta; normalised on the grid unless told otherwise.
+
+    With `heavy_tails` they are normalised over the whole line: a Cauchy density has mass beyond any grid.
+    """
     grid, betas = jnp.asarray(grid), jnp.asarray(betas)
-    log_density = jax.jit(jax.vmap(jax.vmap(path.log_density, in_axes=(None, 0)), in_axes=(0, None)))(betas, grid)
+    log_densities = jax.jit(jax.vmap(jax.vmap(path.log_density, in_axes=(None, 0)), in_axes=(0, None)))
+    log_density = log_densities(betas, grid)
     if not normalize:
         return np.asarray(jnp.exp(log_density))
+    if heavy_tails:
+        line = Nodes.line(num=1601, scale=float(jnp.ptp(grid)) / 8)
+        center = (grid[0] + grid[-1]) / 2
+        log_mass = jax.nn.logsumexp(log_densities(betas, center + line.points) + line.log_weights, axis=1)
+        return np.asarray(jnp.exp(log_density - log_mass[:, None]))
     density = np.asarray(jnp.exp(log_density - jnp.max(log_density, axis=1, keepdims=True)))
     return density / trapezoid(density, np.asarray(grid), axis=1)[:, None]
 
@@ -35,11 +49,12 @@ def plot_path(
     ax: Axes | None = None,
     colormap: str = COLORMAP,
     title: str | None = None,
+    heavy_tails: bool = False,
 ) -> Axes:
     """The normalised densities along a one-dimensional path, one line per beta, base dark and target light."""
     ax = plt.gca() if ax is None else ax
     colors: Colormap = plt.get_cmap(colormap)
-    for beta, density in zip(betas, path_densities(path, grid, betas), strict=True):
+    for beta, density in zip(betas, path_densities(path, grid, betas, heavy_tails=heavy_tails), strict=True):
         ax.plot(grid, density, color=colors(0.92 * float(beta)), linewidth=1.4)
     _quiet(ax)
     if title is not None:
@@ -54,6 +69,7 @@ def plot_paths(
     *,
     colormap: str = COLORMAP,
     title: str | None = None,
+    heavy_tails: bool = False,
 ) -> Figure:
     """Several paths side by side on common axes, each under its name; the bar at the right reads the colours."""
     figure, axes = plt.subplots(
@@ -61,12 +77,81 @@ def plot_paths(
     )
     row = np.atleast_1d(axes)
     for ax, (name, path) in zip(row, paths.items(), strict=True):
-        plot_path(path, grid, betas, ax=ax, colormap=colormap, title=name)
-    mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
-    figure.colorbar(mappable, ax=row, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=25, pad=0.01)
+        plot_path(path, grid, betas, ax=ax, colormap=colormap, title=name, heavy_tails=heavy_tails)
+    _beta_bar(figure, row, colormap)
     if title is not None:
         figure.suptitle(title)
     return figure
+
+
+def plot_ridges(
+    path: AbstractPath[Any], grid: Any, betas: Any, *, ax: Axes | None = None, colormap: str = COLORMAP
+) -> Axes:
+    """The normalised densities along a one-dimensional path as ridges, base at the bottom and target at the top.
+
+    One unit of height for all; neighbours overlap by at most a ridge and a half.
+    """
+    ax = plt.gca() if ax is None else ax
+    colors: Colormap = plt.get_cmap(colormap)
+    betas = np.asarray(betas)
+    densities = path_densities(path, grid, betas)
+    step = densities.max() / 2.5
+    offsets = step * np.arange(len(betas))
+    for beta, offset, density in reversed(list(zip(betas, offsets, densities, strict=True))):
+        ax.fill_between(grid, offset, offset + density, color=colors(0.92 * float(beta)), linewidth=0)
+        ax.plot(grid, offset + density, color="white", linewidth=0.8)
+    _quiet(ax)
+    ax.set_yticks(offsets[[0, -1]], [f"{betas[0]:g}", f"{betas[-1]:g}"])
+    ax.tick_params(axis="y", length=0)
+    ax.set_ylabel(r"$\beta$", rotation=0)
+    return ax
+
+
+def plot_orders(base: Any, target: Any, orders: Any, grid: Any, betas: Any) -> Figure:
+    """The q-path between two densities for several q, side by side (paper, fig. q_path and student_path)."""
+    return plot_paths({f"$q = {q:g}$": QPath(base, target, q=q) for q in orders}, grid, betas)
+
+
+def plot_moment_and_mixture(base: Any, target: Any, grid: Any, betas: Any) -> Figure:
+    """Moment averaging beside the mixture: one objective, minimised over two sets (paper, fig. moments_vs_mixture)."""
+    paths: dict[str, AbstractPath[Any]] = {
+        "moment averaging": MomentPath(base, target),
+        "mixture ($q = 0$)": ArithmeticPath(base, target),
+    }
+    return plot_paths(paths, grid, betas)
+
+
+def plot_student_orders(df: Any, locs: Any, scales: Any, orders: Any, grid: Any, betas: Any) -> Figure:
+    """q-paths between two Student-t densities; the order that stays in the family is marked."""
+    base, target = (StudentT(df, loc, scale) for loc, scale in zip(locs, scales, strict=True))
+    paths = {}
+    for q in orders:
+        inside = abs(q - float(base.q)) < 1e-6
+        paths[f"$q = {q:g}$" + (" (in the family)" if inside else "")] = QPath(base, target, q=q)
+    return plot_paths(paths, grid, betas, title=rf"Student-t, $\nu = {float(df):g}$", heavy_tails=True)
+
+
+def plot_escort_and_q_paths(locs: Any, scales: Any, orders: Any, grid: Any, betas: Any) -> Figure:
+    """For several q: above the q-path between Student-t densities of that order, below the escort moment path."""
+    figure, axes = plt.subplots(
+        2, len(orders), figsize=(3.0 * len(orders) + 0.8, 4.8), sharex=True, sharey="col", layout="constrained"
+    )
+    for column, q in zip(np.asarray(axes).reshape(2, -1).T, orders, strict=True):
+        df = df_from_q(q)
+        base, target = (StudentT(df, loc, scale) for loc, scale in zip(locs, scales, strict=True))
+        title = rf"$q = {q:g}$, $\nu = {df:.3g}$"
+        plot_path(QPath(base, target, q=q), grid, betas, ax=column[0], title=title, heavy_tails=True)
+        plot_path(EscortMomentPath(base, target), grid, betas, ax=column[1], heavy_tails=True)
+    for ax, name in zip(np.asarray(axes).reshape(2, -1)[:, 0], ("q-path", "escort moments"), strict=True):
+        ax.set_ylabel(name)
+    _beta_bar(figure, axes, COLORMAP)
+    return figure
+
+
+def _beta_bar(figure: Figure, axes: Any, colormap: str) -> None:
+    """The bar that reads the colours."""
+    mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
+    figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=25, pad=0.01)
 
 
 def _truncated(colormap: str) -> Colormap:

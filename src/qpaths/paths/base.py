@@ -1,4 +1,4 @@
-"""What an annealing path is: the contract, the base class of pointwise paths, and a path walked backwards."""
+"""What an annealing path is: the contract, the base classes of pointwise and parametric paths, and `Reversed`."""
 
 import abc
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from .._checks import check_beta, is_concrete
 from .._numerics import log_power_mean_pair, power_mean_pair_derivative, power_mean_pair_shares
 from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
 from ..densities import Density, DensityLike, draw, evaluate
+from ..families.base import power_mean_member
 
 Features = TypeVar("Features")
 
@@ -129,6 +130,52 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
         return Density(jax.tree_util.Partial(type(self).log_density, self, beta))
 
 
+class MemberFeatures(NamedTuple):
+    """What a parametric path needs to know about a point: the point, and its log densities at the two ends."""
+
+    x: FloatArray
+    log_base: FloatArray
+    log_target: FloatArray
+
+
+class AbstractParametricPath(AbstractPath[MemberFeatures]):
+    """A path through the members of one family; every `at(beta)` is normalised and can be sampled exactly.
+
+    A new parametric path needs `member`.
+    """
+
+    @abc.abstractmethod
+    def member(self, beta: ScalarLike) -> Any:
+        """The member of the family at `beta`, which may be traced."""
+
+    def at(self, beta: ScalarLike) -> Any:
+        check_beta(beta)
+        if is_concrete(beta) and beta == 0:
+            return self.base
+        if is_concrete(beta) and beta == 1:
+            return self.target
+        return self.member(beta)
+
+    def features(self, x: Point) -> MemberFeatures:
+        x = jnp.asarray(x)
+        return MemberFeatures(x, evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
+
+    def log_density_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
+        inside = self._log_prob(beta, features)
+        value = jnp.where(beta == 0, features.log_base, jnp.where(beta == 1, features.log_target, inside))
+        return jnp.where((beta >= 0) & (beta <= 1), value, jnp.nan)
+
+    def derivative_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
+        beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
+        return jax.jvp(lambda b: self._log_prob(b, features), (beta,), (jnp.ones_like(beta),))[1]
+
+    def _log_prob(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
+        """Log density of the members at `beta`, broadcast against a batch of points; one member for each beta."""
+        coordinates = ",".join(f"n{i}" for i in range(jnp.ndim(features.x) - jnp.ndim(features.log_base)))
+        log_prob = jnp.vectorize(lambda b, x: self.member(b).log_prob(x), signature=f"(),({coordinates})->()")
+        return log_prob(beta, features.x)
+
+
 class AbstractPowerMeanPath(AbstractPointwisePath):
     """A path of power means: the one implementation behind the geometric path, the mixture and every q-path."""
 
@@ -145,6 +192,15 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
 
     def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
         return power_mean_pair_shares(beta, log_base, log_target, *self.power)
+
+    def at(self, beta: ScalarLike) -> DensityLike:
+        """The density at `beta`; a multiple of a member where the endpoints are members of one family of this order."""
+        density = super().at(beta)
+        if density is self.base or density is self.target:
+            return density
+        delta, shift = self.power
+        weight = beta / (beta + (1 - beta) * jnp.exp(-shift))
+        return power_mean_member(self.base, self.target, weight, delta) or density
 
 
 def _partial(function: Any, index: int, *arguments: RealLike) -> FloatArray:

@@ -1,0 +1,62 @@
+"""The path of mixed alpha-divergences projected onto an exponential family."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optimistix as optx
+
+from .._checks import is_concrete
+from .._types import ScalarLike
+from ..families.base import AbstractExponentialFamily, Parameters, check_same_family, mix
+from ..families.dual import solve_root
+from .base import AbstractParametricPath
+from .moment import check_member
+
+
+class AlphaProjectionPath(AbstractParametricPath):
+    """The member r that minimises `(1-beta) D_alpha[base : r] + beta D_alpha[target : r]`, alpha = 2 q - 1, 0 <= q < 1.
+
+    Minka, 2005; Bui, 2020. Unlike the q-path, whose minimum is over all measures, this one stays in the family. The
+    minimum matches the moments of `(1-beta) base^(1-q) r^q + beta target^(1-q) r^q`, both terms of which are multiples
+    of members; Minka's fixed-point iteration comes near, Newton's method ends it. q = 0 is `MomentPath`; as q -> 1 it
+    tends to `GeometricPath`.
+    """
+
+    base: Any
+    target: Any
+    q: ScalarLike
+
+    def __check_init__(self) -> None:
+        check_member("base", self.base, AbstractExponentialFamily, "an exponential family, such as `Normal`")
+        check_same_family(self.base, self.target)
+        if is_concrete(self.q) and not 0 <= self.q < 1:
+            raise ValueError(
+                f"`q` must lie in [0, 1), got {self.q}: 0 is `MomentPath`, and the limit 1 is `GeometricPath`."
+            )
+
+    def member(self, beta: ScalarLike) -> Any:
+        dtype = jnp.result_type(*jax.tree.leaves(self.base.natural))
+        arguments = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (self.base, self.target, self.q, beta))
+        start = self.base.mix_moments(self.target, beta).natural
+        near = optx.fixed_point(
+            _project, optx.FixedPointIteration(rtol=1e-3, atol=1e-3), start, arguments, max_steps=1024, throw=False
+        ).value
+        return self.base.with_natural(solve_root(_residual, jax.lax.stop_gradient(near), arguments))
+
+
+def _project(natural: Parameters, arguments: tuple[Any, ...]) -> Parameters:
+    """One step of Minka's scheme: the member with the moments of the mixed tilted endpoints."""
+    base, target, q, beta = arguments
+    parts = [base.with_offset(mix(end.natural, natural, q), _offset(end, natural, q)) for end in (base, target)]
+    log_odds = parts[1].log_mass - parts[0].log_mass
+    weight = beta / (beta + (1 - beta) * jnp.exp(-log_odds))
+    return parts[0].member.mix_moments(parts[1].member, weight).natural
+
+
+def _offset(end: AbstractExponentialFamily, natural: Parameters, q: ScalarLike) -> Any:
+    return mix(end.log_partition(end.natural), end.log_partition(natural), q)
+
+
+def _residual(natural: Parameters, arguments: tuple[Any, ...]) -> Parameters:
+    return jax.tree.map(jnp.subtract, _project(natural, arguments), natural)

@@ -1,0 +1,32 @@
+"""The moment-averaging path between two members of an exponential family."""
+
+from typing import Any
+
+from .._types import ScalarLike
+from ..families.base import AbstractExponentialFamily, check_same_family
+from .base import AbstractParametricPath
+
+
+class MomentPath(AbstractParametricPath):
+    """The member whose expected sufficient statistics are `(1-beta) eta_0 + beta eta_1` (paper, eq. moments_path).
+
+    Grosse, Maddison and Salakhutdinov, 2013. The minimum of `(1-beta) KL[base : r] + beta KL[target : r]` over the
+    family. Between normals the means mix linearly and the covariance is the mixed one plus beta (1-beta) times the
+    outer product of the difference of the means.
+    """
+
+    base: Any
+    target: Any
+
+    def __check_init__(self) -> None:
+        check_member("base", self.base, AbstractExponentialFamily, "an exponential family, such as `Normal`")
+        check_same_family(self.base, self.target)
+
+    def member(self, beta: ScalarLike) -> Any:
+        return self.base.mix_moments(self.target, beta)
+
+
+def check_member(name: str, value: Any, kind: type, description: str) -> None:
+    """Raise if an endpoint is no member of the kind of family that a path needs."""
+    if not isinstance(value, kind):
+        raise ValueError(f"`{name}` must be a member of {description}, got {type(value).__name__}.")

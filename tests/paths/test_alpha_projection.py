@@ -1,0 +1,67 @@
+"""The alpha-projection path within an exponential family."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import qpaths as qp
+from qpaths.families.divergences import mixed_divergence
+from qpaths.families.nodes import Nodes
+
+BETA = 0.4
+NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(2.0, 1.0)
+GAMMAS = qp.Gamma(2.0, 2.0), qp.Gamma(9.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("ends", "nodes", "q"),
+    [(NORMALS, Nodes.line(scale=2.0), 0.8), (GAMMAS, Nodes.line(0.0), 0.3)],
+    ids=["normal", "gamma"],
+)
+def test_minimises_the_mixed_alpha_divergences_within_the_family(ends, nodes, q, key):
+    base, target = ends
+    log_base, log_target = nodes.log_values(base), nodes.log_values(target)
+
+    @jax.jit
+    def objective(natural):
+        log_r = jax.vmap(base.with_natural(natural).log_prob)(nodes.points)
+        return mixed_divergence(log_base, log_target, log_r, BETA, 2 * q - 1, nodes)
+
+    path = qp.AlphaProjectionPath(base, target, q=q)
+    natural = jax.jit(lambda beta: path.member(beta))(BETA).natural
+    np.testing.assert_allclose(jax.jit(jax.grad(objective))(natural), 0, atol=1e-10)
+    least = objective(natural)
+    for step in 0.05 * jax.random.normal(key, (20, 2)):
+        assert objective(tuple(v * jnp.exp(s) for v, s in zip(natural, step, strict=True))) > least
+    # The minimum over all measures is lower, and that over the family depends on q.
+    free = nodes.log_values(qp.QPath(base, target, q=q).at(BETA))
+    assert mixed_divergence(log_base, log_target, free, BETA, 2 * q - 1, nodes) < least
+    moment = qp.MomentPath(base, target).at(BETA).natural
+    assert objective(moment) > least + 1e-6
+
+
+def test_limits():
+    moment = qp.MomentPath(*NORMALS).at(BETA)
+    geometric = qp.GeometricPath(*NORMALS).at(BETA).member
+    first = qp.AlphaProjectionPath(*NORMALS, q=0.0).at(BETA)
+    np.testing.assert_allclose([first.loc, first.scale], [moment.loc, moment.scale], rtol=1e-12)
+    last = qp.AlphaProjectionPath(*NORMALS, q=1 - 1e-6).at(BETA)
+    np.testing.assert_allclose([last.loc, last.scale], [geometric.loc, geometric.scale], rtol=1e-4)
+    middle = jax.vmap(lambda q: qp.AlphaProjectionPath(*NORMALS, q=q).at(BETA).scale)(jnp.array([0.0, 0.25, 0.5, 0.75]))
+    assert (jnp.diff(middle) < 0).all()
+    assert middle[-1] > geometric.scale
+
+
+def test_two_dimensions_match_the_moments_of_the_mixed_tilted_endpoints():
+    """Minka's fixed point, with both tilted endpoints as geometric means from their own closed form."""
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    target = qp.MultivariateNormal(jnp.array([2.0, 1.0]), jnp.array([[1.0, 0.6], [0.6, 0.8]]))
+    q = 0.7
+    path = qp.AlphaProjectionPath(base, target, q=q)
+    member = jax.jit(lambda beta: path.member(beta))(BETA)
+    parts = [qp.GeometricPath(end, member).at(q) for end in (base, target)]
+    masses = np.array([(1 - BETA) * np.exp(parts[0].log_mass), BETA * np.exp(parts[1].log_mass)])
+    weights = masses / masses.sum()
+    matched = jax.tree.map(lambda a, b: weights[0] * a + weights[1] * b, *(part.member.moments for part in parts))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10), member.moments, matched)
