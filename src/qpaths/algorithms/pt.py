@@ -66,9 +66,10 @@ class ParallelTempering(eqx.Module):
     overlapping, and has the least variance of its kind for independent states; a stepping stone in one direction fails
     where the states of one beta do not cover the next. Its standard error is the jackknife over the replicas. Where the
     target is -inf on part of the base, the first pair of a path with q >= 1 rejects however close its betas are; a path
-    with q < 1 has no such jump. `stats` also has the
-    measured `rejection` of swaps with the beta before, their sum so far, the `barrier` (the last is the global
-    barrier), and for comparison `log_evidence_forward` and `log_evidence_reverse` (stepping stones) and
+    with q < 1 has no such jump.
+
+    `stats` also has the measured `rejection` of swaps with the beta before, their sum so far, the `barrier` (the last
+    is the global barrier), and for comparison `log_evidence_forward` and `log_evidence_reverse` (stepping stones) and
     `log_evidence_integration` (corrected thermodynamic integration); `ess` is that of the weights from the beta before.
     """
 
