@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.optimize
 
 import qpaths as qp
-from qpaths.estimators import jackknife_se
+from qpaths.estimators import few_replicas, jackknife_se
 from qpaths.paths.base import EndpointValues
 
 MEAN, SCALE = 1.5, 0.6
@@ -197,4 +197,6 @@ def test_bridge_of_normals_is_within_its_known_standard_deviation(key):
 def test_jackknife_of_a_mean_is_its_standard_error(key):
     values = jax.random.normal(key, (3, 6, 5))
     error = jackknife_se(lambda v: jnp.mean(v), values)
-    np.testing.assert_allclose(error, jnp.std(jnp.mean(values, axis=(0, 2)), ddof=1) / np.sqrt(6))
+    plain = jnp.std(jnp.mean(values, axis=(0, 2)), ddof=1) / np.sqrt(6)
+    np.testing.assert_allclose(error, plain * few_replicas(6))
+    np.testing.assert_allclose(few_replicas(6), 2.5706 / 1.9600, rtol=1e-4)  # quantiles of Student's t and the normal

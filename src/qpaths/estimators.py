@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jaxtyping import Float, Int
+from scipy.stats import t as student_t
 
 from ._numerics import log_mean_exp
 from ._types import FloatArray, Scalar, ScalarLike
@@ -60,12 +61,18 @@ def genealogy_se(
 def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
     """Standard error of `estimate(*arrays)` by leaving out one independent replica, along the second axis, at a time.
 
-    For an estimate that is a mean over the replicas it is their standard deviation over the root of their number.
+    For an estimate that is a mean over the replicas it is their standard deviation over the root of their number, times
+    `few_replicas`.
     """
     num = arrays[0].shape[1]
     others = (jnp.arange(num)[:, None] + jnp.arange(1, num)) % num
     values = jax.lax.map(lambda rows: estimate(*(array[:, rows] for array in arrays)), others)
-    return jnp.sqrt((num - 1.0) * jnp.var(values))
+    return few_replicas(num) * jnp.sqrt((num - 1.0) * jnp.var(values))
+
+
+def few_replicas(num: int) -> float:
+    """By how much a standard error from `num` replicas is stretched so that two of them cover 95 %, as for many."""
+    return float(student_t.ppf(0.975, num - 1) / student_t.ppf(0.975, 10**6))
 
 
 def neighbour_log_ratios(

@@ -11,7 +11,7 @@ from jax.flatten_util import ravel_pytree
 from .._checks import is_concrete
 from .._numerics import log_mean_exp
 from .._types import Point, PRNGKey
-from ..estimators import DerivativeMoments, check_rule, derivative_moments, thermodynamic_integration
+from ..estimators import DerivativeMoments, check_rule, derivative_moments, few_replicas, thermodynamic_integration
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Result, Status
@@ -61,7 +61,7 @@ class ThermodynamicIntegration(eqx.Module):
         stats = {**runs.stats, "log_evidence": integrals, "ess": self.num_replicates * runs.stats["ess"]}
         return Result(
             log_evidence=log_evidence,
-            log_evidence_se=jnp.std(totals, ddof=1) / jnp.sqrt(float(self.num_replicates)),
+            log_evidence_se=few_replicas(len(totals)) * jnp.std(totals, ddof=1) / jnp.sqrt(float(len(totals))),
             samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), runs.samples),
             log_weights=log_weights - log_mean_exp(log_weights) + log_evidence,
             betas=jnp.mean(runs.betas, axis=0),
