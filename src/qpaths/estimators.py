@@ -1,5 +1,6 @@
 """Estimators: arrays in, log evidence and its standard error out. Nothing here samples."""
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -27,15 +28,26 @@ def importance_log_evidence(log_weights: Float[Array, " n"]) -> tuple[Scalar, Sc
 
 
 def dominance(log_weights: Float[Array, " n"]) -> Scalar:
-    """Square of what the log of the mean weight would lose without the heaviest particle, beyond the first order.
+    """What to add to the variance of the log of a mean weight when few weights make it up; zero for healthy weights.
 
-    Nothing where many particles share the weight: the first order is part of the relative variance. That variance
-    cannot exceed 1; but where one particle has all the weight, the log of the mean is wrong by as much as the others
-    lie below.
+    The relative variance of the mean cannot exceed 1, but the log of the mean can be off by any amount: by what the
+    heaviest weight adds to it (the first order of that is in the variance already), and by the mass that no weight has
+    found. The tail index k of the weights (Hill's estimator on the largest sqrt(n)) shows the second: for k > 1 the mean
+    would grow with every factor e in the number of particles by k - 1, and as much is missing for each that was made.
     """
     heaviest = jnp.max(jax.nn.softmax(log_weights))
     rest = jnp.maximum(1.0 - heaviest, jnp.finfo(heaviest.dtype).tiny)
-    return jnp.square(jnp.log(rest) + heaviest)
+    missing = jnp.log(float(log_weights.size)) * jnp.maximum(_tail_index(log_weights) - 1.0, 0.0)
+    return jnp.square(jnp.log(rest) + heaviest) + jnp.square(missing)
+
+
+def _tail_index(log_weights: Float[Array, " n"]) -> Scalar:
+    """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
+    largest = jax.lax.top_k(log_weights, min(log_weights.size, math.isqrt(log_weights.size) + 2))[0]
+    num_positive = jnp.sum(log_weights > -jnp.inf)
+    num = jnp.clip(jnp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
+    excess = jnp.where(jnp.arange(largest.size) < num, largest - largest[num], 0.0)
+    return jnp.where(num_positive > num, jnp.sum(excess) / num, 0.0)
 
 
 def genealogy_se(
