@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.optimize
 
 import qpaths as qp
-from qpaths.estimators import few_replicas, jackknife_se
+from qpaths.estimators import dominance, few_replicas, importance_log_evidence, jackknife_se
 from qpaths.paths.base import EndpointValues
 
 MEAN, SCALE = 1.5, 0.6
@@ -200,3 +200,23 @@ def test_jackknife_of_a_mean_is_its_standard_error(key):
     plain = jnp.std(jnp.mean(values, axis=(0, 2)), ddof=1) / np.sqrt(6)
     np.testing.assert_allclose(error, plain * few_replicas(6))
     np.testing.assert_allclose(few_replicas(6), 2.5706 / 1.9600, rtol=1e-4)  # quantiles of Student's t and the normal
+
+
+def test_dominance_is_nothing_for_healthy_weights_and_grows_with_what_is_missing(key):
+    """Log-normal weights, whose log mean is sigma^2 / 2: the error bar covers the shortfall where there is one."""
+    noise = jax.random.normal(key, (1000,))
+    for sigma in (0.1, 1.0, 1.5):
+        assert dominance(sigma * noise) < 1e-4
+    for sigma in (6.0, 20.0, 100.0):
+        estimate, error = importance_log_evidence(sigma * noise)
+        shortfall = sigma**2 / 2 - estimate
+        assert shortfall > 1.0
+        assert 2 * error > 0.1 * shortfall
+        assert error > 5.0
+
+
+def test_dominance_does_not_mistake_ties_or_zeros_for_a_tail():
+    ties = jnp.where(jnp.arange(1000) < 31, 3.0, 0.0)
+    assert dominance(ties) < 1e-6
+    assert dominance(jnp.where(jnp.arange(1000) < 400, 0.0, -jnp.inf)) < 1e-6
+    assert dominance(jnp.where(jnp.arange(1000) == 7, 0.0, -jnp.inf)) > 100.0

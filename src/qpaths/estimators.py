@@ -32,18 +32,22 @@ def dominance(log_weights: Float[Array, " n"]) -> Scalar:
 
     The relative variance of the mean cannot exceed 1, but the log of the mean can be off by any amount: by what the
     heaviest weight adds to it (the first order of that is in the variance already), and by the mass that no weight has
-    found. The tail index k of the weights (Hill's estimator on the largest sqrt(n)) shows the second: for k > 1 the mean
-    would grow with every factor e in the number of particles by k - 1, and as much is missing for each that was made.
+    found. The second shows where the largest sqrt(n) weights have most of the total, and a tail index k > 1 (Hill's
+    estimator on them): the mean would then grow by k - 1 with every factor e in the number of particles, and as much is
+    taken to be missing for each that was made.
     """
-    heaviest = jnp.max(jax.nn.softmax(log_weights))
-    rest = jnp.maximum(1.0 - heaviest, jnp.finfo(heaviest.dtype).tiny)
-    missing = jnp.log(float(log_weights.size)) * jnp.maximum(_tail_index(log_weights) - 1.0, 0.0)
-    return jnp.square(jnp.log(rest) + heaviest) + jnp.square(missing)
+    num = math.isqrt(log_weights.size)
+    weights = jax.nn.softmax(log_weights)
+    largest, _ = jax.lax.top_k(weights, num + 1)
+    rest = jnp.maximum(1.0 - largest[0], jnp.finfo(largest.dtype).tiny)
+    share = jnp.clip(2 * jnp.sum(largest[:num]) - 1, 0.0, 1.0)
+    missing = share * jnp.log(float(log_weights.size)) * jnp.maximum(_tail_index(log_weights) - 1.0, 0.0)
+    return jnp.square(jnp.log(rest) + largest[0]) + jnp.square(missing)
 
 
 def _tail_index(log_weights: Float[Array, " n"]) -> Scalar:
     """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
-    largest = jax.lax.top_k(log_weights, min(log_weights.size, math.isqrt(log_weights.size) + 2))[0]
+    largest, _ = jax.lax.top_k(log_weights, math.isqrt(log_weights.size) + 1)
     num_positive = jnp.sum(log_weights > -jnp.inf)
     num = jnp.clip(jnp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
     excess = jnp.where(jnp.arange(largest.size) < num, largest - largest[num], 0.0)
