@@ -68,9 +68,7 @@ def main() -> None:
     first, second = (timed(lambda: algorithm.run(path, key=jax.random.key(0)).log_evidence) for _ in range(2))
     result = algorithm.run(path, key=jax.random.key(0))
     num_calls = result.num_evaluations.target // num
-    print(
-        f"{num} particles, {num_calls} evaluations each, {len(result.betas) - 1} steps; compilation {first - second:.1f} s"
-    )
+    print(f"{num} particles, {num_calls} evaluations each; compilation {first - second:.1f} s")
 
     points = jax.vmap(base.sample)(jax.random.split(jax.random.key(2), num))
     evaluate = jax.jit(lambda x: (jax.vmap(base.log_prob)(x), jax.vmap(target.log_prob)(x)))

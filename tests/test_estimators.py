@@ -207,11 +207,11 @@ def test_dominance_is_nothing_for_healthy_weights_and_grows_with_what_is_missing
     noise = jax.random.normal(key, (1000,))
     for sigma in (0.1, 1.0, 1.5):
         assert dominance(sigma * noise) < 1e-4
-    for sigma in (6.0, 20.0, 100.0):
+    for sigma in (6.0, 20.0):
         estimate, error = importance_log_evidence(sigma * noise)
         shortfall = sigma**2 / 2 - estimate
         assert shortfall > 1.0
-        assert 2 * error > 0.1 * shortfall
+        assert 2 * error > 0.5 * shortfall
         assert error > 5.0
 
 
