@@ -18,11 +18,11 @@ from qpaths import testing  # noqa: E402
 from qpaths.testing.algorithms import replicate  # noqa: E402
 
 ALGORITHMS = {
-    "AIS, HMC": qp.AIS(200, qp.LinearSchedule(20), qp.HMC(1, 5)),
-    "SMC, random walk": qp.SMC(500, qp.LinearSchedule(12), qp.RandomWalk(5)),
-    "SMC, adaptive, HMC": qp.SMC(500, qp.AdaptiveSchedule(), qp.HMC(1, 5)),
+    "AIS, HMC": qp.AIS(100, qp.LinearSchedule(16), qp.HMC(1, 3)),
+    "SMC, random walk": qp.SMC(300, qp.LinearSchedule(12), qp.RandomWalk(5)),
+    "SMC, adaptive, HMC": qp.SMC(500, qp.AdaptiveSchedule(), qp.HMC(1, 3)),
     "SMC, waste-free": qp.SMC(500, qp.LinearSchedule(12), qp.RandomWalk(2), chain_length=10),
-    "parallel tempering": qp.ParallelTempering(8, 7, qp.RandomWalk(5)),
+    "parallel tempering": qp.ParallelTempering(8, 5, qp.RandomWalk(3), num_chains=4),
 }
 
 
