@@ -51,7 +51,7 @@ def problems():
             "SMC, 15 distributions": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(5)),
             "SMC, threshold 0.5": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(5), threshold=0.5),
             "SMC, adaptive": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.HMC(1, 5)),
-            "SMC, waste-free": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(1), chain_length=20),
+            "SMC, waste-free": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(5), chain_length=20),
         },
     )
     base, target = logistic_regression(load("pima"))

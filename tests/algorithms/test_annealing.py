@@ -321,3 +321,33 @@ def test_status_under_jit(key):
 def test_bad_settings(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_wrong_types_are_named():
+    """In a program of its own, because the type checks that the tests switch on would be first."""
+    program = """
+import jax, jax.numpy as jnp, qpaths as qp
+base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+path = qp.GeometricPath(base, lambda x: -jnp.sum(x**2))
+smc = qp.SMC(4, qp.LinearSchedule(3), qp.RandomWalk())
+for call in (
+    lambda: qp.SMC(4, "adaptive", qp.RandomWalk()),
+    lambda: qp.AIS(4, qp.LinearSchedule(3), "hmc"),
+    lambda: qp.ParallelTempering(4, 2, 3.0),
+    lambda: smc.run(base, key=jax.random.key(0)),
+    lambda: smc.run(path, key=0),
+):
+    try:
+        call()
+    except TypeError as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    expected = [
+        "`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got 'adaptive'.",
+        "`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got 'hmc'.",
+        "`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got 3.0.",
+        "`path` must be a path such as `QPath(base, target, q=0.999)`, got MultivariateNormal.",
+        "`key` must be a random key of JAX, got 0: give `jax.random.key(0)`.",
+    ]
+    assert done.stdout.splitlines() == expected

@@ -16,7 +16,7 @@ from ..paths import AbstractPath
 from ..results import NumEvaluations, Result
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .base import Annealing, Population, State, begin, complete, points_of
-from .checks import check_num, count, draw_points, example_of, raise_fault
+from .checks import check_num, check_parts, count, draw_points, example_of, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 
@@ -36,6 +36,7 @@ class AIS(eqx.Module):
 
     def __check_init__(self) -> None:
         check_num("num_chains", self.num_chains)
+        check_parts(self.kernel, self.schedule)
         if not isinstance(self.schedule, AbstractFixedSchedule):
             raise ValueError(
                 f"`schedule` must be fixed for AIS, got {type(self.schedule).__name__}: run SMC with it and take "
@@ -50,7 +51,7 @@ class AIS(eqx.Module):
 
     def begin(self, path: AbstractPath[Any], *, key: PRNGKey, params: Any = None) -> tuple[Annealing, State]:
         """The frozen settings of the run and its population at beta = 0; with the `params` of a pilot, without one."""
-        example = example_of(path)
+        example = example_of(path, key)
         pilot_key, start_key, run_key = jax.random.split(key, 3)
         if params is None:
             params = self.pilot(path, example, key=pilot_key)

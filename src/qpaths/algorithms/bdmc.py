@@ -40,7 +40,7 @@ class BDMC(eqx.Module):
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
         """
-        example = example_of(path)
+        example = example_of(path, key)
         points = _one_per_chain(target_samples, example, self.num_chains)
         forward_key, reverse_key = key, jax.random.fold_in(key, 1)
         annealing, state = self.forward.begin(path, key=forward_key)

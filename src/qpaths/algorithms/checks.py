@@ -13,6 +13,7 @@ from ..kernels import AbstractKernel
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Status
+from ..schedules import AbstractSchedule
 from .base import Annealing, Fault
 
 
@@ -22,8 +23,22 @@ def check_num(name: str, num: int, smallest: int = 2) -> None:
         raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
 
 
-def example_of(path: AbstractPath[Any]) -> Point:
+def check_parts(kernel: Any, schedule: Any = None) -> None:
+    """Raise unless an algorithm was given a kernel and, where it takes one, a schedule."""
+    if not isinstance(kernel, AbstractKernel):
+        raise TypeError(f"`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got {kernel!r}.")
+    if schedule is not None and not isinstance(schedule, AbstractSchedule):
+        raise TypeError(
+            f"`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got {schedule!r}."
+        )
+
+
+def example_of(path: AbstractPath[Any], key: Any) -> Point:
     """A point of zeros, of the shape that the base draws; an error in words where the endpoints do not fit together."""
+    if not isinstance(path, AbstractPath):
+        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
     # Functions of their own, because a method that carries traced arrays cannot be a key of jax's caches.
     example = jax.eval_shape(lambda key: path.sample_base(key), jax.random.key(0))
     if not any(leaf.size for leaf in jax.tree.leaves(example)):

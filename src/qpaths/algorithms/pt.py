@@ -26,7 +26,7 @@ from ..paths import AbstractPath
 from ..results import NumEvaluations, Result, Status
 from ..schedules import respace
 from .base import Fault, first_fault
-from .checks import check_num, example_of, raise_fault_on
+from .checks import check_num, check_parts, example_of, raise_fault_on
 
 _KEPT = 64
 """States per chain and beta that the kernel is fitted to, spread over a round; for the first, draws from the base."""
@@ -81,13 +81,14 @@ class ParallelTempering(eqx.Module):
 
     def __check_init__(self) -> None:
         check_num("num_temperatures", self.num_temperatures)
+        check_parts(self.kernel)
         check_num("num_rounds", self.num_rounds, smallest=1)
         check_num("num_chains", self.num_chains)
         check_num("num_scans", self.num_scans)
 
     def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
         """Run all rounds; the samples are the states at beta = 1 of the last, replica by replica."""
-        example = example_of(path)
+        example = example_of(path, key)
         return self.finish(path, example, temper(self, path, example, key))
 
     def finish(self, path: AbstractPath[Any], example: Point, state: Tempering) -> Result:

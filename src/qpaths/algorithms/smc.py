@@ -16,7 +16,7 @@ from ..resampling import check_scheme
 from ..results import NumEvaluations, Result, Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
 from .base import Annealing, Population, State, advance, begin, complete, points_of
-from .checks import check_num, count, draw_points, example_of, raise_fault
+from .checks import check_num, check_parts, count, draw_points, example_of, raise_fault
 
 
 class SMC(eqx.Module):
@@ -38,6 +38,7 @@ class SMC(eqx.Module):
 
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
+        check_parts(self.kernel, self.schedule)
         check_num("chain_length", self.chain_length, smallest=1)
         check_scheme(self.resampling)
         if self.num_particles % self.chain_length or self.num_particles < 2 * self.chain_length:
@@ -74,7 +75,7 @@ class SMC(eqx.Module):
 
     def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
-        example = example_of(path)
+        example = example_of(path, key)
         _, start_key, run_key = jax.random.split(key, 3)  # as AIS, so that SMC that never resamples is AIS
         population = Population(self.resampling, self.threshold, self.chain_length, self.chunk_size)
         betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None

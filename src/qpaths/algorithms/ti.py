@@ -45,7 +45,7 @@ class ThermodynamicIntegration(eqx.Module):
 
     def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
         """Run the sampler `num_replicates` times and integrate; the samples are those of all runs."""
-        example = example_of(path)
+        example = example_of(path, key)
         freeze_key, run_key = jax.random.split(key)
         sampler, spent = _frozen(self.sampler, path, freeze_key)
         keys = jax.random.split(run_key, self.num_replicates)
