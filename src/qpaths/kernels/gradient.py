@@ -92,7 +92,12 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
         start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
-        return LeapfrogParams(scale, self._tune(path, beta, particles, log_weights, key, scale, start))
+        step_size = self._tune(path, beta, particles, log_weights, key, scale, start)
+        if self.preconditioner == "dense":
+            # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
+            # particle was, and particles that stay put while their own covariance steers them bias the evidence.
+            step_size = jnp.minimum(step_size, 0.5 * jnp.pi / self.num_leapfrog)
+        return LeapfrogParams(scale, step_size)
 
     def _scale(self, positions: Float[Array, "n d"], log_weights: Float[Array, " n"]) -> Array:
         if self.preconditioner == "none":
@@ -170,9 +175,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
 class HMC(_LeapfrogKernel):
     """Hamiltonian Monte Carlo: each transition evaluates each density and its gradient `num_leapfrog` times.
 
-    `step_size=None` has it tuned per beta to `target_acceptance`; a number is used as given, in the coordinates of the
-    preconditioner. The step of each transition is multiplied by a uniform number in `1 +- jitter`. `preconditioner` is
-    the covariance of the particles (`"dense"`), its diagonal (`"diagonal"`) or nothing (`"none"`).
+    `step_size=None` has it tuned per beta to `target_acceptance`, or higher where a longer trajectory would turn back; a
+    number is used as given, in the coordinates of the preconditioner. The step of each transition is multiplied by a
+    uniform number in `1 +- jitter`. `preconditioner` is the covariance of the particles (`"dense"`), its diagonal
+    (`"diagonal"`) or nothing (`"none"`).
     """
 
     num_steps: int = eqx.field(static=True, default=1)
