@@ -117,8 +117,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     ) -> Scalar:
         """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
 
-        The acceptance rate is an average over the copies and so almost without noise: a few rounds of a
-        stochastic-approximation step with decreasing gain settle it.
+        The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic
+        approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
         num = min(log_weights.size, _TUNING_PARTICLES)
         choose_key, key = jax.random.split(key)
@@ -134,12 +134,15 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
                 copies, self.randomness(key, copies.position[0], num)
             )
             error = jnp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
-            return (moved, log_step + gain * error), None
+            # From -1 to 1: a step that is far too long must not throw the search further than one far too short.
+            error = error / jnp.where(error > 0, 1 - self.target_acceptance, self.target_acceptance)
+            log_step = log_step + gain * error
+            return (moved, log_step), log_step
 
-        gains = 3.0 / jnp.arange(1, _TUNING_ROUNDS + 1, dtype=start.dtype) ** 0.7
+        gains = 1.0 / jnp.arange(1, _TUNING_ROUNDS + 1, dtype=start.dtype) ** 0.5
         keys = jax.random.split(key, _TUNING_ROUNDS)
-        (_, log_step), _ = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
-        return jnp.exp(log_step)
+        _, log_steps = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
+        return jnp.exp(jnp.mean(log_steps[_TUNING_ROUNDS // 2 :]))
 
     def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array, Array]:
         momentum_key, jitter_key, uniform_key = jax.random.split(key, 3)
@@ -175,8 +178,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
 class HMC(_LeapfrogKernel):
     """Hamiltonian Monte Carlo: each transition evaluates each density and its gradient `num_leapfrog` times.
 
-    `step_size=None` has it tuned per beta to `target_acceptance`, or higher where a longer trajectory would turn back; a
-    number is used as given, in the coordinates of the preconditioner. The step of each transition is multiplied by a
+    `step_size=None` has it tuned per beta to `target_acceptance`, or higher where a longer trajectory would turn back;
+    a number is used as given, in the coordinates of the preconditioner. The step of each transition is multiplied by a
     uniform number in `1 +- jitter`. `preconditioner` is the covariance of the particles (`"dense"`), its diagonal
     (`"diagonal"`) or nothing (`"none"`).
     """
