@@ -66,10 +66,10 @@ def problems():
         target,
         -391.495,
         {
-            "SMC, adaptive, random walk 20": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.RandomWalk(20)),
             "SMC, adaptive, HMC 2 x 5": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.HMC(2, 5)),
             "SMC, fixed, HMC 2 x 5": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(2, 5)),
             "SMC, fixed, waste-free": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(1, 5), chain_length=10),
+            "SMC, adaptive, random walk 20": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.RandomWalk(20)),
         },
     )
 

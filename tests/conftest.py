@@ -3,6 +3,10 @@
 import os
 import zlib
 
+# Nearly all the time of the tests is compilation of programs that run for milliseconds. `XLA_FLAGS= make test` runs
+# them with the compiler's usual optimisations.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 import jax
 import pytest
 from jaxtyping import install_import_hook

@@ -101,9 +101,12 @@ class _Exact(AbstractKernel):
     def fit(self, path, beta, particles, log_weights, key, previous):
         return jnp.zeros(())
 
-    def transition(self, path, beta, particle, key, params):
+    def randomness(self, key, position, num):
+        return jax.random.normal(key, (num, 1))
+
+    def transition(self, path, beta, particle, randomness, params):
         mean, variance = _normal_at(beta)
-        position = mean + jnp.sqrt(variance) * jax.random.normal(key, (1,))
+        position = mean + jnp.sqrt(variance) * randomness
         return path.particle(position, with_slopes=False), Info(jnp.ones(()), jnp.zeros((), bool), position)
 
 
