@@ -19,9 +19,9 @@ from qpaths.testing.algorithms import replicate  # noqa: E402
 
 ALGORITHMS = {
     "AIS, HMC": qp.AIS(100, qp.LinearSchedule(16), qp.HMC(1, 3)),
-    "SMC, random walk": qp.SMC(300, qp.LinearSchedule(12), qp.RandomWalk(5)),
-    "SMC, adaptive, HMC": qp.SMC(500, qp.AdaptiveSchedule(), qp.HMC(1, 3)),
-    "SMC, waste-free": qp.SMC(500, qp.LinearSchedule(12), qp.RandomWalk(2), chain_length=10),
+    "SMC, random walk": qp.SMC(1000, qp.LinearSchedule(12), qp.RandomWalk(5)),
+    "SMC, adaptive, HMC": qp.SMC(1000, qp.AdaptiveSchedule(), qp.HMC(1, 3)),
+    "SMC, waste-free": qp.SMC(1000, qp.LinearSchedule(12), qp.RandomWalk(5), chain_length=20),
     "parallel tempering": qp.ParallelTempering(8, 5, qp.RandomWalk(3), num_chains=4),
 }
 
