@@ -47,7 +47,8 @@ def test_heavy_tails_are_normalised_over_the_line():
 
 
 def test_ridges_rise_with_beta():
-    ax = plot_ridges(qp.QPath(BASE, TARGET, q=0.9), GRID, BETAS)
+    # Axes of its own: those that another test left open may hold lines.
+    ax = plot_ridges(qp.QPath(BASE, TARGET, q=0.9), GRID, BETAS, ax=mpl.pyplot.figure().gca())
     bottoms = [line.get_ydata()[0] for line in ax.lines]
     assert bottoms == sorted(bottoms, reverse=True)  # the front ridge, the base, is drawn last
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
