@@ -16,6 +16,7 @@ from .estimators import derivative_moments as derivative_moments
 from .estimators import neighbour_log_ratios as neighbour_log_ratios
 from .estimators import stepping_stone as stepping_stone
 from .estimators import thermodynamic_integration as thermodynamic_integration
+from .evidence import evidence as evidence
 from .families import Bernoulli as Bernoulli
 from .families import Categorical as Categorical
 from .families import Gamma as Gamma
@@ -30,6 +31,7 @@ from .kernels import HMC as HMC
 from .kernels import MALA as MALA
 from .kernels import AbstractKernel as AbstractKernel
 from .kernels import BlackJAXKernel as BlackJAXKernel
+from .kernels import FrozenKernel as FrozenKernel
 from .kernels import IndependentMH as IndependentMH
 from .kernels import RandomWalk as RandomWalk
 from .paths import AbstractParametricPath as AbstractParametricPath
@@ -52,5 +54,9 @@ from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
 from .schedules import SigmoidSchedule as SigmoidSchedule
+from .tuning import Tuned as Tuned
+from .tuning import choose_q as choose_q
+from .tuning import equalise as equalise
+from .tuning import tune as tune
 
 __version__ = "0.1.0"

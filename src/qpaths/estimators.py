@@ -54,6 +54,20 @@ def _tail_index(log_weights: Float[Array, " n"]) -> Scalar:
     return jnp.where(num_positive > num, jnp.sum(excess) / num, 0.0)
 
 
+def step_length(log_weights: Float[Array, " n"], increments: Float[Array, " n"]) -> Scalar:
+    """`sqrt(log E[w^2] - 2 log E[w])` of the incremental weights w: how much one step of a path asks of a population.
+
+    For a short step it is the standard deviation of the log increment, the length of the step in the Fisher-Rao metric,
+    and it adds up along the path to the barrier. Unlike that standard deviation it exists where part of the population
+    falls off the support; where all of it does it is infinite.
+    """
+    log_weights = log_weights - jax.nn.logsumexp(log_weights)
+    increments = jnp.where(log_weights == -jnp.inf, 0.0, increments)
+    first = jax.nn.logsumexp(log_weights + increments)
+    second = jax.nn.logsumexp(log_weights + 2 * increments)
+    return jnp.sqrt(jnp.where(first > -jnp.inf, jnp.maximum(second - 2 * first, 0.0), jnp.inf))
+
+
 def genealogy_se(
     log_weights: Float[Array, " n"], ancestors: Int[Array, " n"], resampling_variance: Scalar, stage_variance: Scalar
 ) -> Scalar:

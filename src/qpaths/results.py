@@ -60,9 +60,11 @@ class Result(eqx.Module):
 
     `log_mean_exp(log_weights) == log_evidence`, and `samples` with weights `exp(log_weights)` represent the target.
     `stats` has one entry per beta after the first: `beta`, `ess` (before resampling, as a number of particles),
-    `acceptance`, `step_size`, `log_evidence` so far, and the weighted mean and variance of the path's derivative, with
-    the slope of that mean. `features` are the path's features of the states at every beta, where the algorithm keeps
-    them: along the first axis the betas, along the second the order of `samples`.
+    `acceptance`, `step_size`, `log_evidence` so far, mean and variance over the particles of the log increment of their
+    weights (`increment`, `increment_variance`), the `length` of the step (`estimators.step_length`), how many of the
+    first particles have descendants (`num_ancestors`), and the weighted mean and variance of the path's derivative,
+    with the slope of that mean. `features` are the path's features of the states at every beta, where the algorithm
+    keeps them: along the first axis the betas, along the second the order of `samples`.
     """
 
     log_evidence: Scalar
@@ -75,6 +77,8 @@ class Result(eqx.Module):
     num_evaluations: NumEvaluations = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
     features: Any = None
+    verdict: str = eqx.field(static=True, default="")
+    """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
 
     @property
     def ess(self) -> Scalar:
@@ -98,6 +102,7 @@ class Result(eqx.Module):
         lines.append(
             f"  evaluations of the target: {counts.target:,} values and {counts.target_gradient:,} with gradient"
         )
+        lines += [f"  {line}" for line in self.verdict.splitlines()]
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -185,13 +190,22 @@ def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
 
 def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
     """What of a result goes into the header of a file, and its arrays."""
-    notes = {"algorithm": result.algorithm, "num_evaluations": result.num_evaluations._asdict()}
+    notes = {
+        "algorithm": result.algorithm,
+        "verdict": result.verdict,
+        "num_evaluations": result.num_evaluations._asdict(),
+    }
     names = [field.name for field in dataclasses.fields(result) if field.name not in notes]
     return notes, {name: getattr(result, name) for name in names}
 
 
 def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
-    return Result(**tree, algorithm=notes["algorithm"], num_evaluations=NumEvaluations(**notes["num_evaluations"]))
+    return Result(
+        **tree,
+        algorithm=notes["algorithm"],
+        verdict=notes.get("verdict", ""),
+        num_evaluations=NumEvaluations(**notes["num_evaluations"]),
+    )
 
 
 def _range(values: Any, form: str) -> str:

@@ -132,8 +132,8 @@ def next_beta(
     return jnp.where(close_enough(one), one, chosen)
 
 
-def respace(betas: Float[Array, " num"], costs: Float[Array, " steps"]) -> Float[Array, " num"]:
-    """As many betas, placed so that every step has the same share of the total cost.
+def respace(betas: Float[Array, " old"], costs: Float[Array, " steps"], num: int | None = None) -> Float[Array, " new"]:
+    """`num` betas, or as many as there are, placed so that every step has the same share of the total cost.
 
     `costs` are what each step costs now (a rejection rate, a discrepancy), none negative; in between the cumulative
     cost is taken as linear in beta. A step without cost counts as a hundredth of the mean, so that the betas
@@ -142,5 +142,5 @@ def respace(betas: Float[Array, " num"], costs: Float[Array, " steps"]) -> Float
     mean = jnp.mean(costs)
     costs = jnp.where(mean > 0, jnp.maximum(costs, 0.01 * mean), 1.0)
     cumulative = jnp.concatenate([jnp.zeros(1, costs.dtype), jnp.cumsum(costs)])
-    levels = jnp.linspace(0.0, 1.0, betas.shape[0], dtype=costs.dtype) * cumulative[-1]
+    levels = jnp.linspace(0.0, 1.0, num or betas.shape[0], dtype=costs.dtype) * cumulative[-1]
     return jnp.interp(levels, cumulative, betas).at[0].set(0.0).at[-1].set(1.0)

@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int
 
 from .._numerics import log_ess, log_mean_exp
 from .._types import Point, PRNGKey, Scalar, ScalarLike
-from ..estimators import derivative_moments, dominance
+from ..estimators import derivative_moments, dominance, step_length
 from ..kernels import AbstractKernel, Particle
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
@@ -94,10 +94,8 @@ class Population(eqx.Module):
             params = kernel.fit(flat, zero, particles, log_weights, key, None)
         return State(zero, none, particles, log_weights, zero, jnp.arange(num), none, zero, zero, zero, params, fault)
 
-    def reweight(self, flat: FlatPath, state: State, new_beta: ScalarLike) -> State:
-        """Multiply in the path's own incremental weights."""
-        new_beta = jnp.asarray(new_beta, state.beta.dtype)  # float64 betas must not widen a float32 run
-        increments = jax.vmap(lambda f: flat.path.log_ratio(state.beta, new_beta, f))(state.particles.features)
+    def reweight(self, state: State, new_beta: ScalarLike, increments: Float[Array, " n"]) -> State:
+        """Multiply in the incremental weights."""
         log_weights = jnp.where(state.log_weights == -jnp.inf, -jnp.inf, state.log_weights + increments)
         collapsed = jnp.all(log_weights == -jnp.inf)[None]
         stage = state.stage + 1
@@ -184,7 +182,10 @@ def anneal_step(
     and the statistics of the stage.
     """
     fit_key, resample_key, move_key = jax.random.split(jax.random.fold_in(key, state.stage), 3)
-    state = population.reweight(flat, state, new_beta)
+    new_beta = jnp.asarray(new_beta, state.beta.dtype)  # float64 betas must not widen a float32 run
+    increments = jax.vmap(lambda f: flat.path.log_ratio(state.beta, new_beta, f))(state.particles.features)
+    length = step_length(state.log_weights, increments)
+    state = population.reweight(state, new_beta, increments)
     ess = jnp.exp(log_ess(state.log_weights))
     log_evidence = state.log_evidence
     if params is None:
@@ -198,6 +199,10 @@ def anneal_step(
         "acceptance": acceptance,
         "step_size": kernel.step_size_of(params),
         "log_evidence": log_evidence,
+        "increment": jnp.mean(increments),
+        "increment_variance": jnp.var(increments, ddof=1),
+        "length": length,
+        "num_ancestors": jnp.sum(jnp.zeros(state.ancestors.size, int).at[state.ancestors].set(1)),
         "derivative_mean": moments.mean,
         "derivative_variance": moments.variance,
         "derivative_slope": moments.slope,

@@ -40,19 +40,10 @@ class BDMC(eqx.Module):
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
         """
-        example = example_of(path, key)
-        points = _one_per_chain(target_samples, example, self.num_chains)
-        forward_key, reverse_key = key, jax.random.fold_in(key, 1)
-        annealing, state = self.forward.begin(path, key=forward_key)
+        annealing, state = self.forward.begin(path, key=key)
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
-
-        backwards = AIS(self.num_chains, _reversed(annealing.betas), self.kernel, self.chunk_size)
-        # The reverse chain steps to betas[-2], ..., betas[0]; the last of them moves at the base, where any will do.
-        params = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1][::-1], leaf[:1]]), annealing.params)
-        annealing, state = backwards.begin_at(Reversed(path), points, example, params, key=reverse_key)
-        state, stats, _ = complete(annealing, state)
-        reverse = backwards.finish(annealing, state, stats)
+        reverse = self.reverse(path, target_samples, key=key, params=annealing.params)
         return BoundsResult(
             lower=lower_bound(forward.log_weights),
             upper=-lower_bound(reverse.log_weights),
@@ -61,6 +52,17 @@ class BDMC(eqx.Module):
             forward=forward,
             reverse=reverse,
         )
+
+    def reverse(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> Result:
+        """The chains from the target to the base alone, with the `params` that were fitted for the forward ones."""
+        example = example_of(path, key)
+        points = _one_per_chain(target_samples, example, self.num_chains)
+        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel.reversed(), self.chunk_size)
+        # The reverse chain steps to betas[-2], ..., betas[0]; the last of them moves at the base, where any will do.
+        params = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1][::-1], leaf[:1]]), params)
+        annealing, state = backwards.begin_at(Reversed(path), points, example, params, key=jax.random.fold_in(key, 1))
+        state, stats, _ = complete(annealing, state)
+        return backwards.finish(annealing, state, stats)
 
 
 def _reversed(betas: Any) -> AbstractSchedule:

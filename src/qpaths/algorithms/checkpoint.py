@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import os
 import re
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -31,8 +32,18 @@ def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[s
     """
     fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
     fields.pop("chunk_size")  # the numbers do not depend on it, and a run that ran out of memory needs a smaller one
-    parts = {"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key}
+    return describe_all({"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key})
+
+
+def describe_all(parts: dict[str, Any]) -> dict[str, str]:
+    """Settings in words that are the same in every process."""
     return {name: _describe(part) for name, part in parts.items()}
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise before a run whose file could not be written, since the first stage may be hours away."""
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"`checkpoint` lies in a folder that does not exist: make {Path(path).parent} first.")
 
 
 def _describe(part: Any) -> str:
@@ -65,7 +76,7 @@ def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], temp
     `template` is a run of the right structure, of which only shapes and kinds of numbers are used.
     """
     _, notes, tree = storage.read(path, ("checkpoint",))
-    _check_settings(path, notes["settings"], settings)
+    check_settings(path, notes["settings"], settings)
     params, state = _filled(path, (template.params, template.state), (tree["params"], tree["state"]))
     stats = tree["stats"]
     return Run(params, state, [{name: stats[name][i] for name in stats} for i in range(int(state.stage))])
@@ -92,7 +103,8 @@ def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
 
 
-def _check_settings(path: str | os.PathLike[str], before: dict[str, str], now: dict[str, str]) -> None:
+def check_settings(path: str | os.PathLike[str], before: dict[str, str], now: dict[str, str]) -> None:
+    """Raise where a file belongs to a run with other settings."""
     for name in now | before:
         old, new = before.get(name, "missing"), now.get(name, "missing")
         if old != new:

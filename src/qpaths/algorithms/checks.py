@@ -70,6 +70,10 @@ def _describe(example: Any) -> str:
     return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
 
 
+class CollapsedError(FloatingPointError):
+    """No particle of a run has any weight: the target is -inf wherever they are."""
+
+
 def raise_fault(annealing: Annealing, fault: Fault, beta: Any) -> None:
     """Raise a concrete fault in words; a traced one goes on as `result.status`."""
     raise_fault_on(annealing.flat, fault, beta)
@@ -83,7 +87,7 @@ def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
     point = flat.unravel(fault.position)
     where = f"at stage {int(fault.stage)} (beta = {float(beta):.6g})"
     if status == Status.COLLAPSED:
-        raise FloatingPointError(
+        raise CollapsedError(
             f"every particle has weight zero {where}: the target is -inf wherever the particles are, such as {point}. "
             f"Take a base that reaches the target, or smaller steps in beta."
         )
@@ -101,10 +105,10 @@ def count(
 ) -> NumEvaluations:
     """Evaluations of a run: one at the start of each particle, then those of the kernel."""
     moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
-    fit = kernel.fit_evaluations(num_particles)
-    num_fits = (num_steps + 1) * fitted
-    values = num_steps * moves * kernel.evaluations.values + num_fits * fit.values
-    gradients = num_steps * moves * kernel.evaluations.gradients + num_fits * fit.gradients
+    first, later = (kernel.fit_evaluations(num_particles, again) for again in (False, True))
+    values = num_steps * moves * kernel.evaluations.values + fitted * (first.values + num_steps * later.values)
+    gradients = num_steps * moves * kernel.evaluations.gradients
+    gradients += fitted * (first.gradients + num_steps * later.gradients)
     if kernel.with_slopes:
         gradients += num_particles
     else:

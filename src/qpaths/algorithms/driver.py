@@ -17,7 +17,7 @@ from ..paths import AbstractPath
 from ..results import Result, Status
 from .ais import AIS
 from .base import Annealing, State, advance
-from .checkpoint import Run, check_densities, read_checkpoint, settings_of, stacked, write_checkpoint
+from .checkpoint import Run, check_densities, check_folder, read_checkpoint, settings_of, stacked, write_checkpoint
 from .progress import Clock, Show, display, line_of, stages_left
 from .smc import SMC
 
@@ -45,7 +45,8 @@ def drive(
         annealing = _resume(algorithm, path, key, stored)
         check_densities(checkpoint, annealing, stored)
         return _go_on(algorithm, annealing, stored, keeper, progress)
-    keeper.check_folder()
+    if checkpoint is not None:
+        check_folder(checkpoint)
     annealing, state = algorithm.begin(path, key=key)
     run = Run(annealing.params, _strong(state), [])
     keeper.keep(run)
@@ -58,12 +59,6 @@ class _Keeper:
 
     checkpoint: str | os.PathLike[str] | None
     settings: dict[str, str]
-
-    def check_folder(self) -> None:
-        """Before the run, since the first stage may be hours away."""
-        if self.checkpoint is not None and not Path(self.checkpoint).parent.is_dir():
-            folder = Path(self.checkpoint).parent
-            raise FileNotFoundError(f"`checkpoint` lies in a folder that does not exist: make {folder} first.")
 
     def keep(self, run: Run) -> None:
         if self.checkpoint is not None and int(run.state.fault.status) == Status.OK:

@@ -120,7 +120,7 @@ class ParallelTempering(eqx.Module):
         moved = self.num_temperatures - 1
         draws = self.num_chains * (_KEPT + sum(self.scans_per_round))
         moves = self.num_chains * sum(self.scans_per_round) * moved * self.kernel.num_steps
-        fit = self.kernel.fit_evaluations(self.num_chains * _KEPT)
+        fit = self.kernel.fit_evaluations(self.num_chains * _KEPT, again=False)
         values = moves * self.kernel.evaluations.values + self.num_rounds * moved * fit.values
         gradients = moves * self.kernel.evaluations.gradients + self.num_rounds * moved * fit.gradients
         if self.kernel.with_slopes:

@@ -79,7 +79,7 @@ class SMC(eqx.Module):
         _, start_key, run_key = jax.random.split(key, 3)  # as AIS, so that SMC that never resamples is AIS
         population = Population(self.resampling, self.threshold, self.chain_length, self.chunk_size)
         betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
-        target_ess = self.schedule.target_ess if isinstance(self.schedule, AdaptiveSchedule) else None
+        target_ess = jnp.asarray(self.schedule.target_ess) if isinstance(self.schedule, AdaptiveSchedule) else None
         annealing = Annealing(path, self.kernel, population, betas, target_ess, None, example, run_key)
         state = begin(annealing, draw_points(path, start_key, self.num_particles))
         raise_fault(annealing, state.fault, 0.0)
@@ -110,14 +110,15 @@ class SMC(eqx.Module):
             betas=betas,
             stats=stats,
             status=state.fault.status,
-            num_evaluations=self._count(betas.shape[0] - 1),
+            num_evaluations=self.count(betas.shape[0] - 1),
             algorithm="SMC",
         )
 
-    def _count(self, num_steps: int) -> NumEvaluations:
+    def count(self, num_steps: int) -> NumEvaluations:
+        """Evaluations after some steps."""
         return count(self.kernel, self.num_particles, num_steps, fitted=True, chain_length=self.chain_length)
 
 
-def stack(rows: list[dict[str, Array]]) -> dict[str, Array]:
-    """Statistics of single stages as arrays over the stages."""
+def stack(rows: list[Any]) -> Any:
+    """Numbers of single stages as arrays over the stages."""
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)

@@ -3,6 +3,7 @@
 from .base import AbstractKernel as AbstractKernel
 from .base import Particle as Particle
 from .blackjax import BlackJAXKernel as BlackJAXKernel
+from .frozen import FrozenKernel as FrozenKernel
 from .gradient import HMC as HMC
 from .gradient import MALA as MALA
 from .metropolis import IndependentMH as IndependentMH

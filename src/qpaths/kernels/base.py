@@ -93,8 +93,8 @@ class AbstractKernel(eqx.Module, Generic[Params]):
     def evaluations(self) -> Evaluations:
         """Evaluations of each endpoint in one transition."""
 
-    def fit_evaluations(self, num_particles: int) -> Evaluations:
-        """Evaluations of each endpoint in one call of `fit`."""
+    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
+        """Evaluations of each endpoint in one call of `fit`, the first or `again` with the parameters before."""
         return Evaluations(0, 0)
 
     @abc.abstractmethod
@@ -122,6 +122,10 @@ class AbstractKernel(eqx.Module, Generic[Params]):
     def step_size_of(self, params: Params) -> Scalar:
         """The step size to report, NaN for a kernel without one."""
         return jnp.array(jnp.nan)
+
+    def reversed(self) -> "AbstractKernel[Params]":
+        """The kernel for `Reversed(path)`, whose beta is one minus the path's."""
+        return self
 
     def move(
         self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Params

@@ -23,8 +23,12 @@ from .base import (
     weighted_moments,
 )
 
-_TUNING_ROUNDS = 10
-_TUNING_PARTICLES = 128
+_TUNING_PARTICLES = 64
+
+
+def _num_rounds(again: bool) -> int:
+    """Rounds of tuning: fewer where the step size of the beta before is there to start from."""
+    return 4 if again else 10
 
 
 class LeapfrogParams(NamedTuple):
@@ -68,11 +72,11 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     def evaluations(self) -> Evaluations:
         return Evaluations(values=0, gradients=self.num_leapfrog)
 
-    def fit_evaluations(self, num_particles: int) -> Evaluations:
+    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
         if self.step_size is not None:
             return Evaluations(0, 0)
         tuned = min(num_particles, _TUNING_PARTICLES)
-        return Evaluations(0, _TUNING_ROUNDS * tuned * self.num_leapfrog)
+        return Evaluations(0, _num_rounds(again) * tuned * self.num_leapfrog)
 
     def step_size_of(self, params: LeapfrogParams) -> Scalar:
         return params.step_size
@@ -92,7 +96,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
         start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
-        step_size = self._tune(path, beta, particles, log_weights, key, scale, start)
+        num_rounds = _num_rounds(previous is not None)
+        step_size = self._tune(path, beta, particles, log_weights, key, scale, start, num_rounds)
         if self.preconditioner == "dense":
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
             # particle was, and particles that stay put while their own covariance steers them bias the evidence.
@@ -114,6 +119,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         key: PRNGKey,
         scale: Array,
         start: Scalar,
+        num_rounds: int,
     ) -> Scalar:
         """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
 
@@ -139,10 +145,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             log_step = log_step + gain * error
             return (moved, log_step), log_step
 
-        gains = 1.0 / jnp.arange(1, _TUNING_ROUNDS + 1, dtype=start.dtype) ** 0.5
-        keys = jax.random.split(key, _TUNING_ROUNDS)
+        gains = 1.0 / jnp.arange(1, num_rounds + 1, dtype=start.dtype) ** 0.5
+        keys = jax.random.split(key, num_rounds)
         _, log_steps = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
-        return jnp.exp(jnp.mean(log_steps[_TUNING_ROUNDS // 2 :]))
+        return jnp.exp(jnp.mean(log_steps[num_rounds // 2 :]))
 
     def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array, Array]:
         momentum_key, jitter_key, uniform_key = jax.random.split(key, 3)

@@ -1,0 +1,326 @@
+"""The front door: the log evidence of a model, how far it may be off, and what to think of it."""
+
+import math
+import os
+import time
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from . import storage
+from ._types import Point, PRNGKey
+from .algorithms import BDMC, SMC
+from .algorithms.checkpoint import check_folder, check_settings, describe_all
+from .algorithms.checks import CollapsedError, check_parts, draw_points, example_of
+from .algorithms.progress import Show, display
+from .densities import Density, DensityLike, as_density, evaluate
+from .islands import NUM_ISLANDS, Islands, run_islands
+from .kernels import HMC, AbstractKernel
+from .paths import AbstractPath, GeometricPath
+from .results import NumEvaluations, Result, Status
+from .tuning import Tuned, tune
+from .tuning.reference import log_mass
+from .tuning.store import from_tree, to_tree
+from .verdict import findings, verdict
+
+_BUDGET, _STANDARD_ERROR = 1_000_000, 0.005
+_SMALLEST_BUDGET = 10_000
+_BATCHES, _PARTICLES, _FEWEST = 4, 500, 200
+"""Batches of islands that a budget should have room for, and particles of an island: the most, and the fewest for which
+several batches are better than one."""
+
+
+class Limits(NamedTuple):
+    """When to stop: evaluations in all, seconds, and the standard error that is good enough."""
+
+    budget: float
+    seconds: float
+    standard_error: float
+
+
+def evidence(
+    base: Any = None,
+    target: Any = None,
+    *,
+    key: PRNGKey,
+    log_prior: Any = None,
+    log_likelihood: Any = None,
+    sample_prior: Any = None,
+    data: Any = None,
+    simulate: Any = None,
+    budget: int | None = None,
+    seconds: float | None = None,
+    standard_error: float | None = None,
+    kernel: AbstractKernel[Any] | None = None,
+    reference: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Result:
+    """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
+
+    Give the endpoints (`base`, which can be sampled, and the unnormalised `target`), or `log_prior(x)`,
+    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Pilots choose where to anneal
+    from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
+    frozen, until the standard error is small enough or the budget is spent. Whatever the settings, the estimate of the
+    evidence is unbiased.
+
+    `budget` counts evaluations of the target, a gradient as two, pilots included; `seconds` is another limit, and
+    `standard_error` what is good enough. By default a million evaluations, or an error of 0.005. `kernel` is HMC unless
+    given. With `simulate(key, x)`, which draws data given a point, the same procedure runs on simulated data, where
+    bidirectional Monte Carlo bounds its error from both sides.
+
+    With `checkpoint` what there is goes to that file after the pilots and each batch of islands, and the same call goes
+    on from it. Ctrl-C returns what the finished batches say, with `status` UNFINISHED. `progress` shows the batches on
+    standard error.
+
+    The result's `verdict` says what was chosen and why, what looks unreliable, and what to do about it; what looks
+    unreliable is also a warning.
+    """
+    limits = _limits(budget, seconds, standard_error)
+    path, likelihood = _model(base, target, log_prior, log_likelihood, sample_prior, data)
+    if simulate is not None and data is None:
+        raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
+    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    check_parts(kernel)
+    example = example_of(path, key)
+    tune_key, run_key, check_key, certificate_key = jax.random.split(key, 4)
+    _check_base(path, check_key)
+    started = time.monotonic()
+    file = _File(checkpoint, path, kernel, example, key)
+    with display(progress) as show:
+        state = file.read()
+        if state is None:
+            show("pilots", None)
+            try:
+                tuned = tune(path, key=tune_key, budget=_finite(limits.budget), kernel=kernel, reference=reference)
+            except CollapsedError as error:
+                return _nothing_found(example, error)
+            state = _State(tuned, None, 0)
+            file.write(state)
+        certificate = ""
+        if simulate is not None:
+            show("bounds on simulated data", None)
+            certificate = _certify(path, likelihood, simulate, _finite(limits.budget), kernel, certificate_key)
+        islands, num_evaluations, status, ending = _run(state, limits, started, run_key, file, show)
+    found = findings(islands, state.tuned)
+    for finding in found:
+        warnings.warn(f"evidence: {finding}", stacklevel=2)
+    text = verdict(state.tuned, ending, found, certificate)
+    return islands.result(state.tuned.schedule.betas, num_evaluations, status, text)
+
+
+class _State(NamedTuple):
+    """What a call has come to: settings, the islands that have run, and in how many batches."""
+
+    tuned: Tuned
+    islands: Islands | None
+    num_batches: int
+
+
+class _File:
+    """The file from which an interrupted call goes on, where there is one."""
+
+    def __init__(self, name: Any, path: AbstractPath[Any], kernel: AbstractKernel[Any], example: Point, key: PRNGKey):
+        self.name = name
+        self.parts = path, kernel, example
+        if name is not None:
+            check_folder(name)
+            self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
+
+    def read(self) -> _State | None:
+        if self.name is None or not Path(self.name).exists():
+            return None
+        _, notes, tree = storage.read(self.name, ("evidence",))
+        check_settings(self.name, notes["settings"], self.settings)
+        islands = None if tree["islands"] is None else Islands(**tree["islands"])
+        return _State(from_tree(notes["tuned"], tree["tuned"], *self.parts), islands, notes["num_batches"])
+
+    def write(self, state: _State) -> None:
+        if self.name is not None:
+            notes, arrays = to_tree(state.tuned)
+            islands = None if state.islands is None else state.islands._asdict()
+            storage.write(
+                self.name,
+                "evidence",
+                {"settings": self.settings, "tuned": notes, "num_batches": state.num_batches},
+                {"tuned": arrays, "islands": islands},
+            )
+
+
+def _limits(budget: int | None, seconds: float | None, standard_error: float | None) -> Limits:
+    for name, value in (("budget", budget), ("seconds", seconds), ("standard_error", standard_error)):
+        if value is not None and not value > 0:
+            raise ValueError(f"`{name}` must be positive, got {value}.")
+    if budget is not None and budget < _SMALLEST_BUDGET:
+        raise ValueError(
+            f"`budget` must be at least {_SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
+        )
+    if budget is None and seconds is None and standard_error is None:
+        return Limits(_BUDGET, math.inf, _STANDARD_ERROR)
+    return Limits(budget or math.inf, seconds or math.inf, standard_error or 0.0)
+
+
+def _finite(budget: float) -> int:
+    """What the pilots take as the budget where there is none in evaluations."""
+    return _BUDGET if math.isinf(budget) else int(budget)
+
+
+def _model(
+    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any
+) -> tuple[AbstractPath[Any], Any]:
+    """The geometric path of the model, and its likelihood as a function of a point and data."""
+    parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "sample_prior": sample_prior}
+    given = [name for name, part in parts.items() if part is not None]
+    if base is not None or target is not None:
+        if base is None or target is None or given:
+            raise ValueError(
+                "give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
+                + ", ".join(
+                    [*(["base"] if base is not None else []), *(["target"] if target is not None else []), *given]
+                )
+                + "."
+            )
+        return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
+    missing = [name for name in parts if name not in given]
+    if missing:
+        raise ValueError(
+            f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
+        )
+    prior = Density(log_prior, sample_prior)
+    likelihood = log_likelihood if data is not None else lambda x, _: log_likelihood(x)
+    return _path_of(prior, likelihood, data), likelihood
+
+
+def _path_of(prior: DensityLike, likelihood: Any, data: Any) -> AbstractPath[Any]:
+    """From the prior to prior times likelihood; data are arrays of the target, not part of the compiled program."""
+    return GeometricPath(
+        prior, Density(jax.tree_util.Partial(_log_joint, prior, jax.tree_util.Partial(likelihood), data))
+    )
+
+
+def _log_joint(prior: DensityLike, likelihood: Any, data: Any, x: Point) -> Any:
+    log_prior = evaluate(prior, x, "log_prior")
+    log_likelihood = evaluate(Density(lambda x: likelihood(x, data)), x, "log_likelihood")
+    # Outside the prior's support the likelihood need not be defined.
+    return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
+
+
+def _check_base(path: AbstractPath[Any], key: PRNGKey) -> None:
+    """Warn where the base is visibly not normalised, or the target a multiple of it."""
+    points = draw_points(path, key, 1000)
+    mass = log_mass(path.base, points, key=jax.random.fold_in(key, 1))
+    if mass is not None and abs(mass[0]) > max(5 * mass[1], 0.02):
+        warnings.warn(
+            f"evidence: the base (prior) does not integrate to 1 but to exp({mass[0]:.3f} +- {mass[1]:.3f}), judged by "
+            f"importance sampling: the log evidence is shifted by as much. Normalise its log density.",
+            stacklevel=3,
+        )
+    few = jax.tree.map(lambda leaf: leaf[:64], points)
+    features = jax.jit(jax.vmap(lambda x: path.features(x)))(few)
+    ratios = np.asarray(features.log_target - features.log_base)
+    if np.isfinite(ratios).all() and np.ptp(ratios) <= 1e-12 * np.abs(ratios).max():
+        warnings.warn(
+            f"evidence: the likelihood is constant, {np.exp(ratios[0]):.6g} at all of 64 draws from the prior: the "
+            f"posterior is the prior. Does the likelihood use its argument?",
+            stacklevel=3,
+        )
+
+
+def _run(
+    state: _State, limits: Limits, started: float, key: PRNGKey, file: _File, show: Show
+) -> tuple[Islands, NumEvaluations, Status, str]:
+    """Batches of islands until a limit is met or Ctrl-C; also which, in words."""
+    tuned, islands, num_batches = state
+    num_particles = _particles(tuned, _finite(limits.budget) - tuned.num_evaluations.cost)
+    each = SMC(num_particles, tuned.schedule, tuned.kernel).count(tuned.schedule.betas.size - 1)
+    batch = NumEvaluations(*(NUM_ISLANDS * num for num in each))
+    while True:
+        spent = tuned.num_evaluations + NumEvaluations(*(num_batches * num for num in batch))
+        if islands is not None:
+            ending = _ending(islands, limits, spent, tuned, batch.cost, time.monotonic() - started)
+            if ending:
+                return islands, spent, Status.OK, ending
+        try:
+            new = run_islands(
+                tuned.path, tuned.schedule, tuned.kernel, num_particles, key=jax.random.fold_in(key, num_batches)
+            )
+            islands, num_batches = (new if islands is None else islands + new), num_batches + 1
+            file.write(_State(tuned, islands, num_batches))
+            value, error = islands.pooled
+            show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}", None)
+        except KeyboardInterrupt:
+            if islands is None:
+                raise
+            return islands, spent, Status.UNFINISHED, f"interrupted after {spent.cost:,} evaluations."
+
+
+def _ending(
+    islands: Islands, limits: Limits, spent: NumEvaluations, tuned: Tuned, next_cost: int, seconds: float
+) -> str:
+    """Which limit is met, in words; empty while none is."""
+    error = islands.pooled[1]
+    cost = f"{spent.cost:,} evaluations, {tuned.num_evaluations.cost:,} of them in pilots"
+    if error <= limits.standard_error:
+        return f"stopped at a standard error of {limits.standard_error:g}, as wanted, after {cost}."
+    if spent.cost + next_cost > limits.budget:
+        return f"stopped where the budget was spent, after {cost}." + _short_of(error, limits, spent)
+    if seconds > limits.seconds:
+        return f"stopped after {limits.seconds:g} seconds and {cost}." + _short_of(error, limits, spent)
+    return ""
+
+
+def _short_of(error: float, limits: Limits, spent: NumEvaluations) -> str:
+    """What the wanted standard error would have cost."""
+    if not limits.standard_error > 0 or not np.isfinite(error):
+        return ""
+    needed = spent.cost * (error / limits.standard_error) ** 2
+    return f" A standard error of {limits.standard_error:g} would take about {needed:,.0f}."
+
+
+def _particles(tuned: Tuned, left: float) -> int:
+    """Particles of an island: room for several batches, unless islands would become too small."""
+    total = left / tuned.cost_per_particle / NUM_ISLANDS
+    several = min(total / _BATCHES, _PARTICLES)
+    return max(4, int(several if several >= _FEWEST else min(total, _FEWEST)))
+
+
+def _certify(
+    path: AbstractPath[Any], likelihood: Any, simulate: Any, budget: int, kernel: AbstractKernel[Any], key: PRNGKey
+) -> str:
+    """Bounds of bidirectional Monte Carlo for data simulated from the prior, by the same procedure."""
+    point_key, data_key, tune_key, run_key = jax.random.split(key, 4)
+    truth = path.sample_base(point_key)
+    simulated = _path_of(path.base, likelihood, simulate(data_key, truth))
+    settings = tune(simulated, key=tune_key, budget=budget, kernel=kernel)
+    bounds = BDMC(64, settings.schedule, settings.kernel).run(settings.path, truth, key=run_key)
+    return (
+        f"on data simulated from the prior the log evidence lies between {float(bounds.lower):.3f} +- "
+        f"{float(bounds.lower_se):.3f} and {float(bounds.upper):.3f} +- {float(bounds.upper_se):.3f}, a gap of "
+        f"{float(bounds.gap):.3f} nats for single chains of the same procedure"
+    )
+
+
+def _nothing_found(example: Point, error: Exception) -> Result:
+    """The honest answer where no draw from the base ever reached the target."""
+    text = (
+        f"no particle reached the target ({error}) The evidence may be anything. Give a base that overlaps the target, "
+        f"or a target that is positive where the base is."
+    )
+    warnings.warn(f"evidence: {text}", stacklevel=3)
+    nothing = jnp.zeros(0)
+    return Result(
+        log_evidence=jnp.asarray(-jnp.inf),
+        log_evidence_se=jnp.asarray(jnp.inf),
+        samples=jax.tree.map(lambda leaf: leaf[None], example),
+        log_weights=jnp.full(1, -jnp.inf),
+        betas=jnp.array([0.0, 1.0]),
+        stats=dict.fromkeys(("beta", "ess", "acceptance", "step_size", "log_evidence"), nothing),
+        status=jnp.asarray(int(Status.COLLAPSED)),
+        num_evaluations=NumEvaluations(0, 0, 0, 0),
+        algorithm="Evidence",
+        verdict=text,
+    )

@@ -1,0 +1,80 @@
+"""A kernel whose parameters were fitted once and stay as they are."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._types import PRNGKey, Scalar, ScalarLike
+from .base import AbstractKernel, Evaluations, FlatPath, Info, Particle
+
+
+class FrozenKernel(AbstractKernel[Any]):
+    """`kernel` with parameters that were fitted at some betas in a pilot; in between they are interpolated.
+
+    It looks at no particle, so every algorithm that runs it with a fixed schedule has an unbiased estimate of the
+    evidence, and AIS needs no pilot of its own. `params` are stacked along `betas`, which increase from 0 to 1.
+    """
+
+    kernel: AbstractKernel[Any]
+    betas: Float[Array, " num"]
+    params: Any
+
+    def __init__(self, kernel: AbstractKernel[Any], betas: Float[Array, " num"], params: Any):
+        self.kernel = kernel
+        self.betas = betas
+        self.params = params
+
+    needs_fit = False
+
+    @property  # type: ignore[misc]
+    def num_steps(self) -> int:  # type: ignore[override]
+        return self.kernel.num_steps
+
+    @property
+    def with_slopes(self) -> bool:
+        return self.kernel.with_slopes
+
+    @property
+    def evaluations(self) -> Evaluations:
+        return self.kernel.evaluations
+
+    def fit(
+        self,
+        path: FlatPath,
+        beta: ScalarLike,
+        particles: Particle,
+        log_weights: Float[Array, " n"],
+        key: PRNGKey,
+        previous: Any,
+    ) -> Any:
+        """The parameters at `beta`; nothing else is looked at."""
+        return self._params_at(beta)
+
+    def _params_at(self, beta: ScalarLike) -> Any:
+        last = jnp.clip(jnp.searchsorted(self.betas, beta, side="right"), 1, self.betas.shape[0] - 1)
+        low, high = self.betas[last - 1], self.betas[last]
+        share = jnp.clip((beta - low) / (high - low), 0.0, 1.0)
+        return jax.tree.map(
+            lambda leaf: ((1 - share) * leaf[last - 1] + share * leaf[last]).astype(leaf.dtype), self.params
+        )
+
+    def at(self, betas: Float[Array, " num"]) -> "FrozenKernel":
+        """The same kernel, with parameters at other betas."""
+        return FrozenKernel(self.kernel, betas, jax.vmap(self._params_at)(betas))
+
+    def reversed(self) -> "FrozenKernel":
+        return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))
+
+    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Any:
+        return self.kernel.randomness(key, position, num)
+
+    def transition(
+        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
+    ) -> tuple[Particle, Info]:
+        return self.kernel.transition(path, beta, particle, randomness, params)
+
+    def step_size_of(self, params: Any) -> Scalar:
+        return self.kernel.step_size_of(params)

@@ -1,0 +1,7 @@
+"""Choosing q, schedule, kernel and reference from pilot runs; what comes out is frozen before the run that counts."""
+
+from .choose import choose_q as choose_q
+from .equalise import Equalised as Equalised
+from .equalise import equalise as equalise
+from .tune import Tuned as Tuned
+from .tune import tune as tune

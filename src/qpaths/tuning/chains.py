@@ -1,0 +1,288 @@
+"""Settings for annealed chains of a fixed length, shared by one problem or many: steps, schedule, leapfrog steps, q."""
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+
+from .._numerics import log_mean_exp
+from .._types import Point, PRNGKey
+from ..algorithms import AIS, BDMC
+from ..algorithms.base import State
+from ..algorithms.checks import example_of
+from ..kernels import HMC, FrozenKernel
+from ..kernels.gradient import LeapfrogParams
+from ..schedules import FixedSchedule, respace
+from .choose import with_delta
+
+LEAPFROGS = (2, 3, 5, 10)
+ACCEPTANCES = (0.8, 0.95)
+DELTAS = (1e-3, 4e-3, 1.6e-2)
+FIRST_ACCEPTANCE = 0.9
+_ROUGH, _ROUGH_ROUNDS = 64, 6
+"""Distributions and rounds with which step sizes and schedule are first found."""
+_FEWEST_GRADIENTS = 500
+_CHAINS = 8
+"""Chains of each problem in a pilot."""
+_GROUPS = 25
+"""Groups of neighbouring steps that are looked at together: each of many short steps is mostly noise."""
+
+
+class Settings(eqx.Module):
+    """Settings of annealed chains: the q-path, the betas, and HMC with a step size at each of them."""
+
+    delta: Array
+    betas: Float[Array, " num"]
+    kernel: FrozenKernel
+    target_acceptance: float = eqx.field(static=True)
+
+    @property
+    def num_leapfrog(self) -> int:
+        return self.kernel.kernel.num_leapfrog  # type: ignore[attr-defined]
+
+
+class Measured(NamedTuple):
+    """What chains with some settings did, averaged over the problems; the chains are the last axis of the weights."""
+
+    log_weights: Float[np.ndarray, "problems chains"]
+    acceptance: Float[np.ndarray, " steps"]
+    increment: Float[np.ndarray, " steps"]
+    """Mean log increment of the weights."""
+    variance: Float[np.ndarray, " groups"]
+    """Of the log increment of each group of neighbouring steps, over the chains of a problem."""
+    discrepancy: Float[np.ndarray, " groups"] | None
+    """Forward-reverse discrepancy of each group, where there are exact draws from the targets; they sum to the gap."""
+
+    @property
+    def num(self) -> int:
+        """Chains in all."""
+        return self.log_weights.size
+
+    @property
+    def shortfall(self) -> float:
+        """How far the mean log weight stays below the log evidence, by the spread of the chains of one problem."""
+        return float(np.mean(np.asarray(log_mean_exp(self.log_weights)) - np.mean(self.log_weights, axis=1)))
+
+    @property
+    def log_evidence(self) -> tuple[float, float]:
+        """Mean over the problems of the many-chain bound, and the standard error of what the chains add to it."""
+        best = np.asarray(log_mean_exp(self.log_weights))
+        spread = np.var(self.log_weights, axis=1, ddof=1) / self.log_weights.shape[1]
+        return float(np.mean(best)), float(np.sqrt(np.mean(np.minimum(spread, 1e4)) / len(best)))
+
+
+class Problems(NamedTuple):
+    """The problems that share the settings: `path_of(problem)` is the path of one of the `data` (leading axis).
+
+    `target_samples` are exact draws from their targets, one each, or None.
+    """
+
+    path_of: Any
+    data: Any
+    target_samples: Point | None
+    num_chains: int
+
+    @property
+    def num(self) -> int:
+        return int(jax.tree.leaves(self.data)[0].shape[0])
+
+    @property
+    def num_directions(self) -> int:
+        return 1 if self.target_samples is None else 2
+
+    def with_pilot_chains(self, total: int) -> "Problems":
+        """About `total` chains, eight for each of as many problems as that allows; one problem takes all of them."""
+        num = min(self.num, max(1, total // _CHAINS))
+        data, samples = jax.tree.map(lambda leaf: leaf[:num], (self.data, self.target_samples))
+        return Problems(self.path_of, data, samples, int(np.clip(total // num, _CHAINS, 256)) if num == 1 else _CHAINS)
+
+
+def measure(problems: Problems, settings: Settings, key: PRNGKey) -> Measured:
+    """Run the chains once."""
+    keys = jax.random.split(key, problems.num)
+    path_of = jax.tree_util.Partial(problems.path_of)
+    return jax.tree.map(
+        np.asarray, _measure(path_of, problems.data, problems.target_samples, problems.num_chains, settings, keys)
+    )
+
+
+@functools.partial(jax.jit, static_argnames="num_chains")
+def _measure(
+    path_of: Any, data: Any, target_samples: Any, num_chains: int, settings: Settings, keys: Array
+) -> Measured:
+    schedule = FixedSchedule(settings.betas)
+    ends = jnp.asarray(_ends(settings.betas.size - 1))
+
+    def one(data: Any, target_sample: Any, key: PRNGKey) -> Any:
+        path = with_delta(path_of(data), settings.delta)
+        annealing, state = AIS(num_chains, schedule, settings.kernel).begin(path, key=key)
+
+        def step(state: State, _: None) -> tuple[State, Any]:
+            state, row = annealing.step(state)
+            return state, (row["acceptance"], row["increment"], state.log_weights)
+
+        _, (acceptance, increment, log_weights) = jax.lax.scan(step, state, None, length=settings.betas.size - 1)
+        groups = jnp.diff(log_weights[ends], axis=0, prepend=jnp.zeros((1, num_chains), log_weights.dtype))
+        variance = jnp.var(groups, axis=1, ddof=1)
+        if target_sample is None:
+            return log_weights[-1], acceptance, increment, variance, None
+        reverse = BDMC(num_chains, schedule, settings.kernel).reverse(path, target_sample, key=key)
+        # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
+        lost = jnp.cumsum(-(increment + reverse.stats["increment"][::-1]))[ends]
+        return log_weights[-1], acceptance, increment, variance, jnp.diff(lost, prepend=0.0)
+
+    log_weights, *rest = jax.vmap(one)(data, target_samples, keys)
+    rest = [None if values is None else jnp.mean(values, axis=0) for values in rest]
+    return Measured(log_weights, *rest)
+
+
+def _ends(num_steps: int) -> np.ndarray:
+    """Last step of each group of neighbours."""
+    return np.array([group[-1] for group in np.array_split(np.arange(num_steps), min(_GROUPS, num_steps))])
+
+
+def improve(settings: Settings, measured: Measured, gain: float) -> Settings:
+    """Step sizes nearer to the wanted acceptance, and betas at equal costs.
+
+    The cost of a group of steps is the variance of its log increment, which sees how slowly the chains follow; where
+    the forward-reverse discrepancy was measured and exceeds it beyond noise, that counts. (For chains that keep up the
+    two are the same, but the variance is known far better.)
+    """
+    ends = _ends(settings.betas.size - 1)
+    sizes = np.diff(ends, prepend=-1)
+    error = _smooth(measured.acceptance) - settings.target_acceptance
+    error = error / np.where(error > 0, 1 - settings.target_acceptance, settings.target_acceptance)
+    costs = np.where(np.isfinite(measured.variance), measured.variance, np.inf)
+    if measured.discrepancy is not None:
+        costs = np.maximum(costs, measured.discrepancy - 2 * np.sqrt(2 * costs / measured.num))
+    costs = np.minimum(costs, np.max(costs, where=np.isfinite(costs), initial=1e-300))
+    betas = respace(settings.betas, jnp.asarray(np.repeat(np.sqrt(costs / sizes), sizes)))
+    # The acceptance at a beta belongs to the step that ends there; the first beta has none of its own.
+    steps = settings.kernel.params.step_size * jnp.exp(gain * jnp.asarray(np.concatenate([error[:1], error])))
+    step_size = jnp.exp(jnp.interp(betas, settings.betas, jnp.log(steps)))
+    kernel = settings.kernel.at(betas)
+    kernel = FrozenKernel(kernel.kernel, betas, kernel.params._replace(step_size=step_size))
+    return Settings(settings.delta, betas, kernel, settings.target_acceptance)
+
+
+def _smooth(values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
+    """Means over groups of neighbours, linear in between."""
+    groups = np.array_split(np.arange(values.size), min(_GROUPS, values.size))
+    centres = [np.mean(group) for group in groups]
+    return np.interp(np.arange(values.size), centres, [np.mean(values[group]) for group in groups])
+
+
+def with_leapfrog(settings: Settings, num_leapfrog: int, num_gradients: int) -> Settings:
+    """The same with another number of leapfrog steps, and as many distributions as the gradients then allow."""
+    num = 1 + num_gradients // num_leapfrog
+    old = settings.kernel.kernel
+    hmc = HMC(1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter)  # type: ignore[attr-defined]
+    position = jnp.linspace(0, settings.betas.size - 1, num)
+    betas = jnp.interp(position, jnp.arange(settings.betas.size), settings.betas)
+    kernel = FrozenKernel(hmc, betas, settings.kernel.at(betas).params)
+    return Settings(settings.delta, betas, kernel, settings.target_acceptance)
+
+
+def with_q(settings: Settings, measured: Measured, delta: float) -> Settings:
+    """The same with another q, at betas where the q-path is about where it was.
+
+    The target's share in the score of a q-path is `sigmoid(logit(beta) + delta r)`, with r the log ratio of target and
+    base, whose mean at each beta of a geometric path is its mean increment there.
+    """
+    ratio = np.interp(settings.betas[1:-1], settings.betas[1:], _smooth(measured.increment / np.diff(settings.betas)))
+    inner = settings.betas[1:-1]
+    shifted = jax.nn.sigmoid(jnp.log(inner) - jnp.log1p(-inner) - delta * jnp.asarray(ratio))
+    betas = jnp.concatenate([jnp.zeros(1), shifted, jnp.ones(1)])
+    # Rounding can make neighbours equal where the path hardly moves; `respace` keeps them apart.
+    betas = respace(betas, jnp.ones(betas.size - 1)) if bool(jnp.any(jnp.diff(betas) <= 0)) else betas
+    kernel = FrozenKernel(settings.kernel.kernel, betas, settings.kernel.params)
+    return Settings(jnp.asarray(delta), betas, kernel, settings.target_acceptance)
+
+
+class Trial(NamedTuple):
+    """Settings and what they did."""
+
+    settings: Settings
+    measured: Measured
+
+
+def rounds(problems: Problems, settings: Settings, num_rounds: int, key: PRNGKey) -> Trial:
+    """Measure and improve, several times, with smaller and smaller changes; then measure what came out."""
+    keys = jax.random.split(key, num_rounds + 1)
+    for i in range(num_rounds):
+        settings = improve(settings, measure(problems, settings, keys[i]), (i + 1) ** -0.5)
+    return Trial(settings, measure(problems, settings, keys[num_rounds]))
+
+
+def best_of(trials: list[Trial]) -> Trial:
+    """The trial whose log weights fall least short of the log evidence.
+
+    A sampler that does not mix can hide its shortfall: all its chains miss the same mass. It shows where another one
+    finds more, so what its estimate of the log evidence lacks beyond noise is added.
+    """
+    found = [trial.measured.log_evidence for trial in trials]
+    most, most_error = max(found)
+
+    def score(index: int) -> float:
+        value, error = found[index]
+        return trials[index].measured.shortfall + max(0.0, most - value - 2 * math.hypot(error, most_error))
+
+    return trials[min(range(len(trials)), key=score)]
+
+
+def rough_settings(problems: Problems, kernel: HMC, key: PRNGKey) -> Settings:
+    """Where the search starts when nothing is known: a linear schedule and one step size."""
+    path = problems.path_of(jax.tree.map(lambda leaf: leaf[0], problems.data))
+    dimension = ravel_pytree(example_of(path, key))[0].size
+    betas = jnp.linspace(0.0, 1.0, _ROUGH)
+    step_size = jnp.full(_ROUGH, dimension**-0.25)
+    params = LeapfrogParams(jnp.ones((_ROUGH, dimension)), step_size)
+    return Settings(jnp.zeros(()), betas, FrozenKernel(kernel, betas, params), FIRST_ACCEPTANCE)
+
+
+def _splits(num_gradients: int) -> list[int]:
+    return [length for length in LEAPFROGS if num_gradients // length >= 8] or [1]
+
+
+def _short(num_gradients: int) -> int:
+    """Length of the chains on which settings are compared."""
+    return max(num_gradients // 4, min(num_gradients, _FEWEST_GRADIENTS))
+
+
+def num_pilot_gradients(start: Settings, num_gradients: int, num_directions: int) -> int:
+    """Gradients that one chain of `tune_chains` makes."""
+    rough = (_ROUGH_ROUNDS + 1) * (start.betas.size - 1) * start.num_leapfrog
+    short = _short(num_gradients)
+    trials = 2 * len(_splits(short)) + 2 * len(ACCEPTANCES) + 3 * len(DELTAS)
+    return rough + trials * short + 3 * num_directions * num_gradients
+
+
+def tune_chains(problems: Problems, start: Settings, num_gradients: int, key: PRNGKey) -> Trial:
+    """Settings for chains of `num_gradients` gradients.
+
+    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, acceptance and q on shorter
+    runs, then step sizes and schedule again at full length, in both directions where that can be.
+    """
+    keys = jax.random.split(key, 5)
+    forward = problems._replace(target_samples=None)
+    short = _short(num_gradients)
+    best = rounds(forward, start, _ROUGH_ROUNDS, keys[0])
+    splits = [with_leapfrog(best.settings, length, short) for length in _splits(short)]
+    best = best_of([rounds(forward, settings, 1, keys[1]) for settings in splits])
+    others = [_with_acceptance(best.settings, acceptance) for acceptance in ACCEPTANCES]
+    best = best_of([best, *(rounds(forward, settings, 1, keys[2]) for settings in others)])
+    others = [with_q(best.settings, best.measured, delta) for delta in DELTAS]
+    best = best_of([best, *(rounds(forward, settings, 2, keys[3]) for settings in others)])
+    chosen = with_leapfrog(best.settings, best.settings.num_leapfrog, num_gradients)
+    return rounds(problems, chosen, 2, keys[4])
+
+
+def _with_acceptance(settings: Settings, acceptance: float) -> Settings:
+    return Settings(settings.delta, settings.betas, settings.kernel, acceptance)

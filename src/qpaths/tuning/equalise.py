@@ -1,0 +1,114 @@
+"""Schedules whose steps all cost the same, measured on the path with the kernel that will walk it."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._types import Point, PRNGKey
+from ..algorithms import BDMC
+from ..algorithms.checks import check_num
+from ..kernels import HMC, AbstractKernel
+from ..paths import AbstractPath
+from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
+from .pilot import run_pilot
+
+_SETTLED = 0.25
+"""Betas that move by less than this share of a step have settled."""
+
+
+class Equalised(NamedTuple):
+    """A schedule of equal steps, the length of the path along it, and how often it was re-spaced."""
+
+    schedule: FixedSchedule
+    barrier: float
+    """Sum over the steps of the root of their cost: the length of the path for this kernel."""
+    num_rounds: int
+
+    def num_for(self, divergence: float) -> int:
+        """How many distributions bring the mean log weight of AIS within `divergence` nats of the log evidence.
+
+        Equal steps of total length L lose `L^2 / (2 (num - 1))` where the kernel mixes; SMC with N particles then has a
+        standard error of `sqrt(2 divergence / N)`.
+        """
+        if not divergence > 0:
+            raise ValueError(f"`divergence` must be positive, got {divergence}: it is a number of nats.")
+        return 1 + max(1, math.ceil(self.barrier**2 / (2 * divergence)))
+
+
+def equalise(
+    path: AbstractPath[Any],
+    *,
+    key: PRNGKey,
+    schedule: AbstractSchedule | int | None = None,
+    kernel: AbstractKernel[Any] | None = None,
+    num_particles: int = 1000,
+    num_rounds: int = 5,
+    target_samples: Point | None = None,
+) -> Equalised:
+    """Re-space the betas of a path so that every step costs the same.
+
+    A pilot run of SMC measures the length of each step (`stats["length"]`: for short steps the standard deviation of
+    the log increment). With `target_samples`, exact draws from the target as for `BDMC`, chains in both directions
+    measure the root of the forward-reverse discrepancy instead. The betas are placed at equal lengths, and so on until
+    they settle or `num_rounds` are over; each round counts as much as all before it, which keeps noise out. `schedule`
+    is the number of distributions, or a fixed schedule to start from; without either an adaptive run decides how many.
+    """
+    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    num, start = _number_and_start(schedule)
+    known: tuple[Array, Array] | None = None
+    for done in range(1, num_rounds + 1):
+        key, round_key = jax.random.split(key)
+        both = target_samples is not None and isinstance(start, AbstractFixedSchedule)
+        if both:
+            old, lengths = _discrepancies(path, start, kernel, num_particles, target_samples, round_key)
+        else:
+            pilot = run_pilot(path, start, kernel, num_particles, key=round_key)
+            old, lengths = pilot.betas, pilot.lengths
+        total = jnp.concatenate([jnp.zeros(1), jnp.cumsum(lengths)])
+        if known is not None:
+            total = 0.5 * (total + jnp.interp(old, *known))
+        betas = respace(old, jnp.diff(total), num)
+        start, known = FixedSchedule(betas), (old, total)
+        # An adaptive run is only a first look, and so is a round without the reverse chains that are to decide.
+        if done > 1 and _change(old, betas) < _SETTLED:
+            break
+    return Equalised(FixedSchedule(betas), float(total[-1]), done)
+
+
+def _number_and_start(schedule: AbstractSchedule | int | None) -> tuple[int | None, AbstractSchedule]:
+    if isinstance(schedule, int):
+        check_num("schedule", schedule)
+        return schedule, AdaptiveSchedule()
+    if isinstance(schedule, AbstractFixedSchedule):
+        return int(schedule.betas.size), schedule
+    return None, AdaptiveSchedule() if schedule is None else schedule
+
+
+def _discrepancies(
+    path: AbstractPath[Any],
+    schedule: AbstractSchedule,
+    kernel: AbstractKernel[Any],
+    num_chains: int,
+    target_samples: Point | None,
+    key: PRNGKey,
+) -> tuple[Float[Array, " num"], Float[Array, " steps"]]:
+    """Betas, and the root of what each step adds to the gap of bidirectional Monte Carlo.
+
+    Step k of the forward chains and step num - k of the reverse ones lie between the same two distributions.
+    """
+    bounds = BDMC(num_chains, schedule, kernel).run(path, target_samples, key=key)
+    lost = -(bounds.forward.stats["increment"] + bounds.reverse.stats["increment"][::-1])
+    return bounds.forward.betas, jnp.sqrt(jnp.maximum(lost, 0.0))
+
+
+def _change(old: Float[Array, " num"], new: Float[Array, " num"]) -> float:
+    """Largest move of a beta, as a share of the smaller of the two steps beside it."""
+    if old.size != new.size:
+        return math.inf
+    steps = np.diff(old)
+    return float(np.max(np.abs(new - old)[1:-1] / np.minimum(steps[:-1], steps[1:]), initial=0.0))

@@ -1,0 +1,304 @@
+"""Reference, path, schedule and kernel together, from pilots; what comes out is frozen."""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from .._types import Point, PRNGKey
+from ..algorithms.checks import check_parts, example_of
+from ..densities import as_pytree
+from ..kernels import HMC, AbstractKernel, FrozenKernel
+from ..kernels.base import FlatPath
+from ..paths import AbstractPath
+from ..results import NumEvaluations
+from ..schedules import AdaptiveSchedule, FixedSchedule, respace
+from .chains import FIRST_ACCEPTANCE, Problems, Settings, num_pilot_gradients, rough_settings, tune_chains
+from .choose import compare, num_runs, with_delta
+from .pilot import Pilot, run_pilot
+from .reference import Reference, fit_reference
+
+_PILOT_SHARE = 0.25
+"""Of the budget, for all pilots together."""
+_STEP_LENGTH = 0.5
+"""Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
+_LONG = 3.0
+"""A barrier above which another q may be worth its pilots."""
+_DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+_SEEDS, _FEWEST = 2, 32
+"""Runs of each candidate in a round of the comparison, and the fewest particles worth running."""
+_BASE_SHARE = 0.05
+"""Of the base in a fitted reference."""
+
+
+class Tuned(eqx.Module):
+    """Settings that were chosen in pilots and stay as they are: `path, schedule, kernel = tune(...)`.
+
+    `notes` say what was chosen and why, `warnings` what looks unreliable, `barrier` is the length of the path,
+    `num_evaluations` what the pilots cost.
+    """
+
+    path: Any
+    schedule: FixedSchedule
+    kernel: FrozenKernel
+    barrier: float = eqx.field(static=True)
+    notes: tuple[str, ...] = eqx.field(static=True)
+    warnings: tuple[str, ...] = eqx.field(static=True)
+    num_evaluations: NumEvaluations = eqx.field(static=True)
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.path, self.schedule, self.kernel)
+
+    @property
+    def cost_per_particle(self) -> int:
+        """Evaluations of one particle of a run with these settings, a gradient counted as two."""
+        each = self.kernel.evaluations.values + 2 * self.kernel.evaluations.gradients
+        steps = self.schedule.betas.shape[0] - 1
+        return (2 if self.kernel.with_slopes else 1) + steps * self.kernel.num_steps * each
+
+
+def tune(
+    path: Any,
+    *,
+    key: PRNGKey,
+    budget: int = 1_000_000,
+    kernel: AbstractKernel[Any] | None = None,
+    reference: bool = True,
+    num_gradients: int | None = None,
+    num_chains: int = 10,
+    problems: Any = None,
+    target_samples: Any = None,
+) -> Tuned:
+    """Choose reference, q, schedule and kernel for a run of `budget` evaluations, a gradient counted as two.
+
+    The pilots cost at most a quarter of the budget. The first anneals adaptively from the base. A Student-t
+    distribution fitted to where it ends is the new base if the path from there is much shorter and finds no less mass,
+    and if the particles look like one mode without heavy tails (`reference=False` keeps the base). On a path that is
+    still long a few values of q are compared by the bound that they reach. All settings are frozen: with them AIS and
+    SMC are unbiased.
+
+    With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC). Then the split between
+    distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach, and the budget is
+    that of `num_chains` chains. Many problems can share such settings: with `problems`, a tree of arrays with a leading
+    axis, `path` is a function that makes the path of one of them. `target_samples`, where there are exact draws from
+    the targets (one per problem: simulated data), make the schedule equal in the forward-reverse discrepancy.
+    """
+    if num_gradients is not None:
+        return _tune_chains(path, key, kernel, reference, num_gradients, num_chains, problems, target_samples)
+    if problems is not None or target_samples is not None:
+        raise ValueError("`problems` and `target_samples` need `num_gradients`, the length of the chains, got None.")
+    if not budget > 0:
+        raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
+    return _tune_population(path, key, budget, kernel, reference)
+
+
+def _tune_population(
+    path: AbstractPath[Any], key: PRNGKey, budget: int, kernel: AbstractKernel[Any] | None, reference: bool
+) -> Tuned:
+    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    check_parts(kernel)
+    example = example_of(path, key)
+    allowance = _Allowance(int(_PILOT_SHARE * budget))
+    num_particles = int(np.clip(budget // 2500, 64, 2000))
+    keys = jax.random.split(key, 3)
+    max_cost = allowance.left * (0.75 if reference else 1)
+    first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=max_cost)
+    allowance.spend(first)
+    notes, warnings, pilot = [], [], first
+    if not first.reached:
+        warnings.append(
+            f"the pilot did not come from the base to the target in {first.result.num_evaluations.cost:,} evaluations"
+        )
+    elif reference:
+        path, pilot, note = _with_reference(path, first, kernel, num_particles, example, keys[1], allowance)
+        notes.append(note)
+    if first.reached and pilot.barrier > _LONG:
+        path, pilot, note = _with_best_q(path, pilot, kernel, keys[2], allowance)
+        notes.append(note)
+    betas = pilot.betas
+    if pilot.reached:
+        betas = respace(betas, pilot.lengths, 1 + max(1, math.ceil(pilot.barrier / _STEP_LENGTH)))
+    notes.append(f"{betas.size} distributions at equal distances on a path of length {pilot.barrier:.2f}")
+    return Tuned(
+        path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), tuple(warnings), allowance.spent
+    )
+
+
+def _tune_chains(
+    path: Any,
+    key: PRNGKey,
+    kernel: AbstractKernel[Any] | None,
+    reference: bool,
+    num_gradients: int,
+    num_chains: int,
+    problems: Any,
+    target_samples: Any,
+) -> Tuned:
+    kernel = HMC(num_leapfrog=5, preconditioner="dense" if problems is None else "none") if kernel is None else kernel
+    if not isinstance(kernel, HMC):
+        raise TypeError(f"`kernel` must be HMC where `num_gradients` is given, got {type(kernel).__name__}.")
+    if num_gradients < 16:
+        raise ValueError(f"`num_gradients` must be at least 16, got {num_gradients}: it is the length of one chain.")
+    start_key, key = jax.random.split(key)
+    if problems is None:
+        tuned = _tune_population(path, start_key, 8 * num_chains * num_gradients, kernel, reference)
+        target_samples = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], target_samples)
+        group = Problems(lambda _: tuned.path, jnp.zeros(1), target_samples, 1)
+        start = Settings(jnp.asarray(_delta_of(tuned.path)), tuned.schedule.betas, tuned.kernel, FIRST_ACCEPTANCE)
+        notes, warnings, spent = tuned.notes[:-1], tuned.warnings, tuned.num_evaluations
+    else:
+        group = Problems(path, problems, target_samples, 1)
+        start = rough_settings(group, kernel, start_key)
+        notes, warnings, spent = (), (), NumEvaluations(0, 0, 0, 0)
+    allowed = _PILOT_SHARE * group.num * num_chains * num_gradients * group.num_directions
+    made = num_pilot_gradients(start, num_gradients, group.num_directions)
+    group = group.with_pilot_chains(int(allowed / made))
+    settings, measured = tune_chains(group, start, num_gradients, key)
+    made *= group.num * group.num_chains
+    barrier = float(np.sum(np.sqrt(np.maximum(measured.variance, 0))))
+    notes += (
+        f"{settings.betas.size} distributions and {settings.num_leapfrog} leapfrog steps at each, "
+        f"{settings.target_acceptance:.0%} of the moves accepted",
+        f"q = {1 - float(settings.delta):.6g}" + (", since no other was better" if settings.delta == 0 else ""),
+        f"single chains then fall short of the log evidence by about {measured.shortfall:.3f} nats",
+    )
+    chosen = with_delta(tuned.path, settings.delta) if problems is None else Chosen(as_pytree(path), settings.delta)
+    return Tuned(
+        chosen,
+        FixedSchedule(settings.betas),
+        settings.kernel,
+        barrier,
+        notes,
+        warnings,
+        spent + NumEvaluations(0, 0, made, made),
+    )
+
+
+class Chosen(eqx.Module):
+    """Makes the q-path of one of many problems."""
+
+    path_of: Any
+    delta: Any
+
+    def __call__(self, problem: Any) -> AbstractPath[Any]:
+        return with_delta(self.path_of(problem), self.delta)
+
+
+def _delta_of(path: AbstractPath[Any]) -> Any:
+    return getattr(path, "delta", 0.0)
+
+
+class _Allowance:
+    """What pilots may still cost."""
+
+    def __init__(self, cost: int):
+        self.left = cost
+        self.spent = NumEvaluations(0, 0, 0, 0)
+
+    def spend(self, pilot: Pilot) -> None:
+        self._add(pilot.result.num_evaluations)
+
+    def spend_cost(self, cost: int, kernel: AbstractKernel[Any]) -> None:
+        """Evaluations that were not counted one by one, of the kind that the kernel makes."""
+        self._add(
+            NumEvaluations(0, 0, cost // 2, cost // 2) if kernel.with_slopes else NumEvaluations(cost, cost, 0, 0)
+        )
+
+    def _add(self, num: NumEvaluations) -> None:
+        self.spent += num
+        self.left -= num.cost
+
+
+def _with_reference(
+    path: AbstractPath[Any],
+    first: Pilot,
+    kernel: AbstractKernel[Any],
+    num_particles: int,
+    example: Point,
+    key: PRNGKey,
+    allowance: _Allowance,
+) -> tuple[AbstractPath[Any], Pilot, str]:
+    """The path from a fitted reference and its pilot, or what was given; and why."""
+    fitted, refusal = fit_reference(*_draws(path, first, example))
+    if fitted is None:
+        return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
+    base = Reference(fitted, path.base, _BASE_SHARE, example)
+    shorter = eqx.tree_at(lambda p: p.base, path, base)
+    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=key, max_cost=allowance.left)
+    allowance.spend(second)
+    if not second.reached or second.barrier > 0.7 * first.barrier:
+        return (
+            path,
+            first,
+            (
+                f"annealed from the base: the path from a distribution fitted to the target is no shorter "
+                f"({second.barrier:.1f} against {first.barrier:.1f})"
+            ),
+        )
+    loss = float(first.result.log_evidence - second.result.log_evidence)
+    error = math.hypot(float(first.result.log_evidence_se), float(second.result.log_evidence_se))
+    if loss > 3 * error:
+        return (
+            path,
+            first,
+            (
+                f"annealed from the base: a distribution fitted to the target finds less mass than the base "
+                f"({loss:.2f} +- {error:.2f} nats)"
+            ),
+        )
+    return (
+        shorter,
+        second,
+        (
+            f"annealed from a Student-t distribution fitted to a pilot's particles ({float(fitted.df):.0f} degrees of "
+            f"freedom, {_BASE_SHARE:.0%} of the base mixed in), from which the path has length {second.barrier:.2f} "
+            f"and not {first.barrier:.1f}"
+        ),
+    )
+
+
+def _draws(path: AbstractPath[Any], pilot: Pilot, example: Point) -> tuple[Any, Any]:
+    """Positions of the pilot's last particles, and the target's scores there if the kernel has them."""
+    particles = pilot.state.particles
+    if particles.slopes is None:
+        return particles.position, None
+    flat = FlatPath(path, ravel_pytree(example)[1])
+    return particles.position, jax.vmap(lambda p: flat.score(1.0, p))(particles)
+
+
+def _with_best_q(
+    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], key: PRNGKey, allowance: _Allowance
+) -> tuple[AbstractPath[Any], Pilot, str]:
+    """The q-path whose bound is best and its pilot, or what was given; and why."""
+    num_particles = pilot.state.log_weights.shape[0]
+    cost_per_particle = pilot.result.num_evaluations.cost / num_particles
+    # The winner needs a pilot of its own; the comparison may have the rest.
+    left = allowance.left - pilot.result.num_evaluations.cost
+    num_judged = int(left / cost_per_particle / num_runs(len(_DELTAS), _SEEDS))
+    if num_judged < _FEWEST:
+        return (
+            path,
+            pilot,
+            "q = 1, the geometric path: to compare others would have cost more than a quarter of the budget",
+        )
+    compare_key, pilot_key = jax.random.split(key)
+    winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_key)
+    allowance.spend_cost(int(num_runs(len(_DELTAS), _SEEDS) * num_judged * cost_per_particle), kernel)
+    if winner.delta == 0:
+        return path, pilot, "q = 1, the geometric path: no other q was better beyond noise"
+    path = with_delta(path, winner.delta)
+    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=allowance.left)
+    allowance.spend(best)
+    return (
+        path,
+        best,
+        (
+            f"q = {1 - winner.delta:.6g}, whose bound on the log evidence was {winner.gain:.2f} +- "
+            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots"
+        ),
+    )
