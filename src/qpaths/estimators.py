@@ -74,6 +74,52 @@ def genealogy_se(
     return jnp.sqrt(jnp.maximum(variance, stage_variance))
 
 
+class Lag(NamedTuple):
+    """How far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
+
+    Moves take the mean of the path's derivative towards its true value geometrically: what was off by e is off by
+    rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have
+    then shifted the mean by (rho - 1) e, which is seen, so `-rho / (1 - rho)` times the shift is still missing. Over a
+    step of width h a mean that is off by so much puts log Z-hat off by h times as much.
+    """
+
+    mean: Scalar
+    """Estimated error of the mean derivative at the current beta."""
+    mean_variance: Scalar
+    """Variance of that estimate."""
+    log_evidence: Scalar
+    """Estimated error of log Z-hat so far; negative where it is too small."""
+    variance: Scalar
+    """Variance of that estimate."""
+
+    def step(self, width: Scalar) -> "Lag":
+        """After a step in beta."""
+        error, variance = self.log_evidence + width * self.mean, self.variance + width**2 * self.mean_variance
+        return self._replace(log_evidence=error, variance=variance)
+
+    def moved(self, before: Float[Array, " n"], after: Float[Array, " n"], log_weights: Float[Array, " n"]) -> "Lag":
+        """After moves that took the derivative of weighted particles from `before` to `after`."""
+        weights = jax.nn.softmax(log_weights)
+        counted = (weights > 0) & jnp.isfinite(before) & jnp.isfinite(after)
+        before, shift = jnp.where(counted, before, 0.0), jnp.where(counted, after - before, 0.0)
+        centred = jnp.where(counted, before - weights @ before, 0.0)
+        total = jnp.maximum(weights @ centred**2, jnp.finfo(before.dtype).tiny)
+        # Moves that leave no trace of where they began are as good as it gets, even if they overshoot.
+        rho = jnp.clip(1.0 + weights @ (centred * shift) / total, 0.0, 1.0 - 1.0 / before.size)
+        factor = rho / (1.0 - rho)
+        mean = weights @ shift
+        variance = weights**2 @ (shift - mean) ** 2
+        return self._replace(mean=-factor * mean, mean_variance=factor**2 * variance)
+
+    def standard_error(self, stage_variance: Scalar) -> Scalar:
+        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by `log_evidence` beside.
+
+        Two of them reach as far as the error that is known of and two standard deviations of what is not. A quarter is
+        added to the former: what has not decayed after many moves decays more slowly than the derivative in general.
+        """
+        return 0.625 * jnp.abs(self.log_evidence) + jnp.sqrt(stage_variance + self.variance)
+
+
 def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
     """Standard error of `estimate(*arrays)` by leaving out one independent replica, along the second axis, at a time.
 

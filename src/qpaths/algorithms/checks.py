@@ -97,12 +97,12 @@ def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
 
 
 def count(
-    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, fitted: bool, chain_length: int = 1
+    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, num_fits: int, chain_length: int = 1
 ) -> NumEvaluations:
-    """Evaluations of a run: one at the start of each particle, then those of the kernel."""
+    """Evaluations of a run: one at the start of each particle, then those of the kernel, fitted so often at a beta."""
     moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
     fit = kernel.fit_evaluations(num_particles)
-    num_fits = (num_steps + 1) * fitted
+    num_fits *= num_steps + 1
     values = num_steps * moves * kernel.evaluations.values + num_fits * fit.values
     gradients = num_steps * moves * kernel.evaluations.gradients + num_fits * fit.gradients
     if kernel.with_slopes:

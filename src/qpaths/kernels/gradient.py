@@ -24,7 +24,7 @@ from .base import (
 )
 
 _TUNING_ROUNDS = 10
-_TUNING_PARTICLES = 128
+_TUNING_PARTICLES = 64
 
 
 class LeapfrogParams(NamedTuple):
