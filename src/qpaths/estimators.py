@@ -108,16 +108,21 @@ class Lag(NamedTuple):
         rho = jnp.clip(1.0 + weights @ (centred * shift) / total, 0.0, 1.0 - 1.0 / before.size)
         factor = rho / (1.0 - rho)
         mean = weights @ shift
-        variance = weights**2 @ (shift - mean) ** 2
-        return self._replace(mean=-factor * mean, mean_variance=factor**2 * variance)
+        variance = factor**2 * (weights**2 @ (shift - mean) ** 2)
+        # By the delta method, what is not known of rho: with few particles much.
+        variance += mean**2 * jnp.sum(weights**2) * (1.0 - rho**2) / (1.0 - rho) ** 4
+        return self._replace(mean=-factor * mean, mean_variance=variance)
 
     def standard_error(self, stage_variance: Scalar) -> Scalar:
-        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by `log_evidence` beside.
+        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by the lag beside.
 
-        Two of them reach as far as the error that is known of and two standard deviations of what is not. A quarter is
-        added to the former: what has not decayed after many moves decays more slowly than the derivative in general.
+        The lag is shrunk by its own noise (positive-part James-Stein): in a healthy run nothing is left of it. Two
+        standard errors reach as far as the lag and two standard deviations of what is not known. A quarter is added to
+        the lag, since what has outlived many moves decays more slowly than the derivative as a whole.
         """
-        return 0.625 * jnp.abs(self.log_evidence) + jnp.sqrt(stage_variance + self.variance)
+        tiny = jnp.finfo(self.variance.dtype).tiny
+        share = jnp.maximum(1.0 - self.variance / jnp.maximum(self.log_evidence**2, tiny), 0.0)
+        return 0.625 * share * jnp.abs(self.log_evidence) + jnp.sqrt(stage_variance + share * self.variance)
 
 
 def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
