@@ -37,18 +37,17 @@ def dominance(log_weights: Float[Array, " n"]) -> Scalar:
     taken to be missing for each that was made.
     """
     num = math.isqrt(log_weights.size)
-    weights = jax.nn.softmax(log_weights)
-    largest, _ = jax.lax.top_k(weights, num + 1)
-    rest = jnp.maximum(1.0 - largest[0], jnp.finfo(largest.dtype).tiny)
-    share = jnp.clip(2 * jnp.sum(largest[:num]) - 1, 0.0, 1.0)
-    missing = share * jnp.log(float(log_weights.size)) * jnp.maximum(_tail_index(log_weights) - 1.0, 0.0)
-    return jnp.square(jnp.log(rest) + largest[0]) + jnp.square(missing)
+    largest, _ = jax.lax.top_k(log_weights, num + 1)
+    weights = jnp.exp(largest - jax.nn.logsumexp(log_weights))
+    rest = jnp.maximum(1.0 - weights[0], jnp.finfo(weights.dtype).tiny)
+    share = jnp.clip(2 * jnp.sum(weights[:num]) - 1, 0.0, 1.0)
+    tail_index = _tail_index(largest, jnp.sum(log_weights > -jnp.inf))
+    missing = share * jnp.log(float(log_weights.size)) * jnp.maximum(tail_index - 1.0, 0.0)
+    return jnp.square(jnp.log(rest) + weights[0]) + jnp.square(missing)
 
 
-def _tail_index(log_weights: Float[Array, " n"]) -> Scalar:
+def _tail_index(largest: Float[Array, " k"], num_positive: Int[Array, ""]) -> Scalar:
     """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
-    largest, _ = jax.lax.top_k(log_weights, math.isqrt(log_weights.size) + 1)
-    num_positive = jnp.sum(log_weights > -jnp.inf)
     num = jnp.clip(jnp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
     excess = jnp.where(jnp.arange(largest.size) < num, largest - largest[num], 0.0)
     return jnp.where(num_positive > num, jnp.sum(excess) / num, 0.0)
@@ -104,13 +103,15 @@ class Lag(NamedTuple):
         before, shift = jnp.where(counted, before, 0.0), jnp.where(counted, after - before, 0.0)
         centred = jnp.where(counted, before - weights @ before, 0.0)
         total = jnp.maximum(weights @ centred**2, jnp.finfo(before.dtype).tiny)
-        # Moves that leave no trace of where they began are as good as it gets, even if they overshoot.
-        rho = jnp.clip(1.0 + weights @ (centred * shift) / total, 0.0, 1.0 - 1.0 / before.size)
+        # At least that of moves that leave no trace, even if they overshoot; at most that of the slowest moves which n
+        # particles tell from none: 1 - rho is known to sqrt(2 (1 - rho) / n), which is half of it at 8 / n.
+        few = jnp.sum(weights**2)
+        rho = jnp.clip(1.0 + weights @ (centred * shift) / total, 0.0, jnp.maximum(1.0 - 8.0 * few, 0.0))
         factor = rho / (1.0 - rho)
         mean = weights @ shift
         variance = factor**2 * (weights**2 @ (shift - mean) ** 2)
         # By the delta method, what is not known of rho: with few particles much.
-        variance += mean**2 * jnp.sum(weights**2) * (1.0 - rho**2) / (1.0 - rho) ** 4
+        variance += mean**2 * few * (1.0 - rho**2) / (1.0 - rho) ** 4
         return self._replace(mean=-factor * mean, mean_variance=variance)
 
     def standard_error(self, stage_variance: Scalar) -> Scalar:

@@ -19,6 +19,7 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
+    flat_normal,
     times,
     weighted_moments,
 )
@@ -149,7 +150,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         dtype = position.dtype
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
         return (
-            jax.random.normal(momentum_key, (num, *position.shape), dtype),
+            flat_normal(momentum_key, num, position),
             jax.random.uniform(jitter_key, (num,), dtype, minval=1 - self.jitter, maxval=1 + self.jitter),
             jax.random.uniform(uniform_key, (num,), dtype),
         )
