@@ -91,7 +91,7 @@ class Lag(NamedTuple):
     variance: Scalar
     """Variance of that estimate."""
 
-    def step(self, width: Scalar) -> "Lag":
+    def step(self, width: ScalarLike) -> "Lag":
         """After a step in beta."""
         error, variance = self.log_evidence + width * self.mean, self.variance + width**2 * self.mean_variance
         return self._replace(log_evidence=error, variance=variance)
@@ -114,7 +114,7 @@ class Lag(NamedTuple):
         variance += mean**2 * few * (1.0 - rho**2) / (1.0 - rho) ** 4
         return self._replace(mean=-factor * mean, mean_variance=variance)
 
-    def standard_error(self, stage_variance: Scalar) -> Scalar:
+    def standard_error(self, stage_variance: ScalarLike) -> Scalar:
         """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by the lag beside.
 
         The lag is shrunk by its own noise (positive-part James-Stein): in a healthy run nothing is left of it. Two
