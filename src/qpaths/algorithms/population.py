@@ -91,11 +91,22 @@ class Population(eqx.Module):
             return jax.vmap(function)(*arrays)
         return jax.lax.map(lambda args: function(*args), arrays, batch_size=self.chunk_size)
 
-    def each_half(self, function: Any, *arrays: Any) -> Any:
-        """`vmap`, or one after the other where chunks are asked for."""
+    def each_half(self, function: Any, params: Any, *arrays: Any) -> Any:
+        """`function(params, *arrays)` on both halves of the arrays, each with its own parameters; in chunks where asked."""
+        half = jax.tree.leaves(arrays)[0].shape[0] // 2
+        # Where chunks fill the halves they are all made in one loop: a loop in a loop would hold its results twice.
+        num_parts = 1 if self.chunk_size is None or half % self.chunk_size else half // self.chunk_size
+        parts = jax.tree.map(lambda leaf: leaf.reshape(2 * num_parts, -1, *leaf.shape[1:]), arrays)
+
+        def of_part(inputs: Any) -> Any:
+            number, arrays = inputs
+            return function(jax.tree.map(lambda leaf: leaf[number], params), *arrays)
+
         if self.chunk_size is None:
-            return jax.vmap(function)(*arrays)
-        return jax.lax.map(lambda args: function(*args), arrays)
+            results = jax.vmap(function)(params, *parts)
+        else:
+            results = jax.lax.map(of_part, (jnp.repeat(jnp.arange(2), num_parts), parts))
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
 
     def start(
         self, flat: FlatPath, kernel: AbstractKernel[Any], positions: Float[Array, "n d"], key: PRNGKey, params: Any
@@ -202,9 +213,7 @@ class Population(eqx.Module):
             return self.each(lambda p, k: move(flat, state.beta, p, k, params), particles, keys)
 
         if isinstance(params, Halves):
-            halves = jax.tree.map(lambda leaf: leaf.reshape(2, -1, *leaf.shape[1:]), (state.particles, keys))
-            moved = self.each_half(move_by, params.params, *halves)
-            particles, info = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), moved)
+            particles, info = self.each_half(move_by, params.params, state.particles, keys)
         else:
             particles, info = move_by(params, state.particles, keys)
         state = state._replace(
