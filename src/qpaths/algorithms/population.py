@@ -92,7 +92,7 @@ class Population(eqx.Module):
         return jax.lax.map(lambda args: function(*args), arrays, batch_size=self.chunk_size)
 
     def each_half(self, function: Any, params: Any, *arrays: Any) -> Any:
-        """`function(params, *arrays)` on both halves of the arrays, each with its own parameters; in chunks where asked."""
+        """`function(params, *arrays)` on both halves of the arrays with their own parameters, in chunks where asked."""
         half = jax.tree.leaves(arrays)[0].shape[0] // 2
         # Where chunks fill the halves they are all made in one loop: a loop in a loop would hold its results twice.
         num_parts = 1 if self.chunk_size is None or half % self.chunk_size else half // self.chunk_size
