@@ -1,9 +1,10 @@
 """How often the truth lies within two reported standard errors, over independent runs.
 
-    python benchmarks/coverage.py [number of runs] [names of problems]
+    python benchmarks/coverage.py [number of runs] [names of problems or algorithms] [float32]
 
 A normal error with the right size gives 95 %. `size` is the reported standard error (root mean square) over the spread
-of the estimates, `bias` the mean error over the spread.
+of the estimates, `bias` the mean error over the spread, `corrected` the root mean square of the error over that of
+the error less the estimated lag of the particles (above 1 where the lag explains the error).
 """
 
 import sys
@@ -12,7 +13,7 @@ import time
 import jax
 import numpy as np
 
-jax.config.update("jax_enable_x64", True)
+jax.config.update("jax_enable_x64", "float32" not in sys.argv)
 
 import qpaths as qp  # noqa: E402
 from qpaths import testing  # noqa: E402
@@ -21,7 +22,7 @@ from qpaths.testing.algorithms import replicate  # noqa: E402
 from qpaths.testing.gridworld import GridMetropolis  # noqa: E402
 
 NUM = 1000
-QS = (0.999,)
+QS = {"gridworld": (1.0, 0.999), "gaussian": (1.0, 0.999), "pima": (0.999,)}
 
 
 def problems():
@@ -38,6 +39,7 @@ def problems():
             "SMC, adaptive": qp.SMC(NUM, qp.AdaptiveSchedule(), moves),
             "SMC, adaptive, multinomial": qp.SMC(NUM, qp.AdaptiveSchedule(), moves, resampling="multinomial"),
             "SMC, waste-free": qp.SMC(NUM, qp.LinearSchedule(15), GridMetropolis(1), chain_length=20),
+            "parallel tempering": qp.ParallelTempering(8, 6, GridMetropolis(2)),
         },
     )
     problem = testing.gaussian(10)
@@ -52,6 +54,8 @@ def problems():
             "SMC, threshold 0.5": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(5), threshold=0.5),
             "SMC, adaptive": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.HMC(1, 5)),
             "SMC, waste-free": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(5), chain_length=20),
+            "SMC, waste-free, 1 move": qp.SMC(NUM, qp.LinearSchedule(15), qp.RandomWalk(1), chain_length=20),
+            "parallel tempering": qp.ParallelTempering(8, 6, qp.RandomWalk(3)),
         },
     )
     base, target = logistic_regression(load("pima"))
@@ -66,32 +70,36 @@ def problems():
         target,
         -391.495,
         {
-            "SMC, adaptive, HMC 2 x 5": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.HMC(2, 5)),
-            "SMC, fixed, HMC 2 x 5": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(2, 5)),
-            "SMC, fixed, waste-free": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(1, 5), chain_length=10),
+            "SMC, adaptive, random walk 1": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.RandomWalk(1)),
+            "SMC, adaptive, random walk 5": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.RandomWalk(5)),
             "SMC, adaptive, random walk 20": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.RandomWalk(20)),
+            "SMC, fixed, waste-free": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(1, 5), chain_length=10),
+            "SMC, fixed, HMC 2 x 5": qp.SMC(NUM, qp.FixedSchedule(betas), qp.HMC(2, 5)),
+            "SMC, adaptive, HMC 2 x 5": qp.SMC(NUM, qp.AdaptiveSchedule(), qp.HMC(2, 5)),
+            "parallel tempering": qp.ParallelTempering(15, 6, qp.HMC(1, 5)),
         },
     )
 
 
 def main() -> None:
     num = int(sys.argv[1]) if len(sys.argv) > 1 else 300
-    wanted = sys.argv[2:]
-    print("| problem | algorithm | q | coverage of 2 se | size | bias | spread | seconds |")
-    print("|---|---|---|---|---|---|---|---|")
+    wanted = [name for name in sys.argv[2:] if name != "float32"]
+    print("| problem | algorithm | q | coverage of 2 se | size | bias | spread | corrected | seconds |")
+    print("|---|---|---|---|---|---|---|---|---|")
     for name, base, target, truth, algorithms in problems():
-        if wanted and name not in wanted:
-            continue
         for label, algorithm in algorithms.items():
-            for q in QS:
+            if wanted and name not in wanted and label not in wanted:
+                continue
+            for q in QS[name]:
                 start = time.perf_counter()
                 rows = replicate(algorithm, qp.QPath(base, target, q=q), key=jax.random.key(0), num=num)
                 error, se = rows["log_evidence"] - truth, rows["log_evidence_se"]
                 spread = error.std(ddof=1)
+                corrected = np.sqrt(np.mean(error**2) / np.mean((error - rows["lag"]) ** 2))
                 print(
                     f"| {name} | {label} | {q} | {np.mean(np.abs(error) <= 2 * se):.1%} "
                     f"| {np.sqrt(np.mean(se**2)) / spread:.2f} | {error.mean() / spread:.2f} | {spread:.4f} "
-                    f"| {time.perf_counter() - start:.0f} |",
+                    f"| {corrected:.2f} | {time.perf_counter() - start:.0f} |",
                     flush=True,
                 )
 

@@ -8,7 +8,7 @@ import scipy.integrate
 import scipy.optimize
 
 import qpaths as qp
-from qpaths.estimators import dominance, few_replicas, importance_log_evidence, jackknife_se
+from qpaths.estimators import Lag, dominance, few_replicas, importance_log_evidence, jackknife_se
 from qpaths.paths.base import EndpointValues
 
 MEAN, SCALE = 1.5, 0.6
@@ -220,3 +220,48 @@ def test_dominance_does_not_mistake_ties_or_zeros_for_a_tail():
     assert dominance(ties) < 1e-6
     assert dominance(jnp.where(jnp.arange(1000) < 400, 0.0, -jnp.inf)) < 1e-6
     assert dominance(jnp.where(jnp.arange(1000) == 7, 0.0, -jnp.inf)) > 100.0
+
+
+NO_LAG = Lag(*jnp.zeros(4))
+
+
+def _moves(key, rho, error, num=4000):
+    """The derivative before and after moves of autocorrelation rho, of particles whose mean is off by `error`."""
+    first, second = jax.random.split(key)
+    before = error + jax.random.normal(first, (num,))
+    return before, rho * before + np.sqrt(1 - rho**2) * jax.random.normal(second, (num,))
+
+
+@pytest.mark.parametrize("rho", [0.3, 0.9])
+def test_lag_is_what_the_moves_have_left_of_the_error(rho, key):
+    before, after = _moves(key, rho, error=0.5)
+    lag = NO_LAG.moved(before, after, jnp.zeros(4000))
+    deviation = np.sqrt(rho**2 / (1 - rho) ** 2 * 2 * (1 - rho) / 4000)  # of the shift, times rho / (1 - rho)
+    assert abs(lag.mean - rho * 0.5) < 5 * np.sqrt(lag.mean_variance)
+    assert 0.8 * deviation < np.sqrt(lag.mean_variance) < 2 * deviation
+    stepped = lag.step(0.1).step(0.2)
+    np.testing.assert_allclose(stepped.log_evidence, 0.3 * lag.mean)
+    np.testing.assert_allclose(stepped.variance, (0.1**2 + 0.2**2) * lag.mean_variance)
+    assert stepped.standard_error(1e-6) > 0.5 * stepped.log_evidence
+
+
+def test_lag_widens_no_healthy_error_bar(key):
+    """Where the mean is right the lag is noise, and shrunk by it; moves that leave no trace leave no lag."""
+    lags = jax.vmap(lambda k: NO_LAG.moved(*_moves(k, 0.5, 0.0), jnp.zeros(4000)))(jax.random.split(key, 200))
+    stage_variance = jnp.mean(lags.mean_variance)
+    errors = jax.vmap(lambda lag: lag.step(1.0).standard_error(stage_variance))(lags)
+    assert np.sqrt(np.mean(errors**2) / stage_variance) < 1.5
+    before, _ = _moves(key, 0.5, 0.5)
+    opposite = NO_LAG.moved(before, -before, jnp.zeros(4000))
+    assert opposite.mean == 0
+
+
+def test_lag_of_particles_without_weight_or_number(key):
+    before, after = _moves(key, 0.5, 0.5, num=100)
+    log_weights = jnp.where(jnp.arange(100) < 50, 0.0, -jnp.inf)
+    spoiled = NO_LAG.moved(before.at[99].set(-jnp.inf), after.at[98].set(jnp.nan), log_weights)
+    half = NO_LAG.moved(before[:50], after[:50], jnp.zeros(50))
+    np.testing.assert_allclose(np.array(spoiled), np.array(half))
+    still = NO_LAG.moved(before, before, jnp.zeros(100))
+    assert still.mean == 0
+    assert np.isfinite(np.array(NO_LAG.moved(jnp.ones(3), jnp.ones(3), jnp.zeros(3)))).all()

@@ -17,6 +17,7 @@ LAYERS = [
     ["schedules", "kernels", "resampling", "estimators"],
     ["adapters.arviz"],
     ["results"],
+    ["algorithms.population"],
     ["algorithms.base"],
     ["algorithms.checks"],
     ["algorithms.ais", "algorithms.smc", "algorithms.pt"],

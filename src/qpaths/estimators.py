@@ -37,18 +37,17 @@ def dominance(log_weights: Float[Array, " n"]) -> Scalar:
     taken to be missing for each that was made.
     """
     num = math.isqrt(log_weights.size)
-    weights = jax.nn.softmax(log_weights)
-    largest, _ = jax.lax.top_k(weights, num + 1)
-    rest = jnp.maximum(1.0 - largest[0], jnp.finfo(largest.dtype).tiny)
-    share = jnp.clip(2 * jnp.sum(largest[:num]) - 1, 0.0, 1.0)
-    missing = share * jnp.log(float(log_weights.size)) * jnp.maximum(_tail_index(log_weights) - 1.0, 0.0)
-    return jnp.square(jnp.log(rest) + largest[0]) + jnp.square(missing)
+    largest, _ = jax.lax.top_k(log_weights, num + 1)
+    weights = jnp.exp(largest - jax.nn.logsumexp(log_weights))
+    rest = jnp.maximum(1.0 - weights[0], jnp.finfo(weights.dtype).tiny)
+    share = jnp.clip(2 * jnp.sum(weights[:num]) - 1, 0.0, 1.0)
+    tail_index = _tail_index(largest, jnp.sum(log_weights > -jnp.inf))
+    missing = share * jnp.log(float(log_weights.size)) * jnp.maximum(tail_index - 1.0, 0.0)
+    return jnp.square(jnp.log(rest) + weights[0]) + jnp.square(missing)
 
 
-def _tail_index(log_weights: Float[Array, " n"]) -> Scalar:
+def _tail_index(largest: Float[Array, " k"], num_positive: Int[Array, ""]) -> Scalar:
     """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
-    largest, _ = jax.lax.top_k(log_weights, math.isqrt(log_weights.size) + 1)
-    num_positive = jnp.sum(log_weights > -jnp.inf)
     num = jnp.clip(jnp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
     excess = jnp.where(jnp.arange(largest.size) < num, largest - largest[num], 0.0)
     return jnp.where(num_positive > num, jnp.sum(excess) / num, 0.0)
@@ -86,6 +85,59 @@ def genealogy_se(
     # 1 - spread estimates Z^2 / E[Z-hat^2], which is exp(-variance) for a log-normal Z-hat.
     variance = -jnp.log1p(-jnp.clip(spread, 0.0, 1.0 - 1.0 / num**2))
     return jnp.sqrt(jnp.maximum(variance, stage_variance))
+
+
+class Lag(NamedTuple):
+    """How far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
+
+    Moves take the mean of the path's derivative towards its true value geometrically: what was off by e is off by
+    rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have
+    then shifted the mean by (rho - 1) e, which is seen, so `-rho / (1 - rho)` times the shift is still missing. Over a
+    step of width h a mean that is off by so much puts log Z-hat off by h times as much.
+    """
+
+    mean: Scalar
+    """Estimated error of the mean derivative at the current beta."""
+    mean_variance: Scalar
+    """Variance of that estimate."""
+    log_evidence: Scalar
+    """Estimated error of log Z-hat so far; negative where it is too small."""
+    variance: Scalar
+    """Variance of that estimate."""
+
+    def step(self, width: ScalarLike) -> "Lag":
+        """After a step in beta."""
+        error, variance = self.log_evidence + width * self.mean, self.variance + width**2 * self.mean_variance
+        return self._replace(log_evidence=error, variance=variance)
+
+    def moved(self, before: Float[Array, " n"], after: Float[Array, " n"], log_weights: Float[Array, " n"]) -> "Lag":
+        """After moves that took the derivative of weighted particles from `before` to `after`."""
+        weights = jax.nn.softmax(log_weights)
+        counted = (weights > 0) & jnp.isfinite(before) & jnp.isfinite(after)
+        before, shift = jnp.where(counted, before, 0.0), jnp.where(counted, after - before, 0.0)
+        centred = jnp.where(counted, before - weights @ before, 0.0)
+        total = jnp.maximum(weights @ centred**2, jnp.finfo(before.dtype).tiny)
+        # At least that of moves that leave no trace, even if they overshoot; at most that of the slowest moves which n
+        # particles tell from none: 1 - rho is known to sqrt(2 (1 - rho) / n), which is half of it at 8 / n.
+        few = jnp.sum(weights**2)
+        rho = jnp.clip(1.0 + weights @ (centred * shift) / total, 0.0, jnp.maximum(1.0 - 8.0 * few, 0.0))
+        factor = rho / (1.0 - rho)
+        mean = weights @ shift
+        variance = factor**2 * (weights**2 @ (shift - mean) ** 2)
+        # By the delta method, what is not known of rho: with few particles much.
+        variance += mean**2 * few * (1.0 - rho**2) / (1.0 - rho) ** 4
+        return self._replace(mean=-factor * mean, mean_variance=variance)
+
+    def standard_error(self, stage_variance: ScalarLike) -> Scalar:
+        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by the lag beside.
+
+        The lag is shrunk by its own noise (positive-part James-Stein): in a healthy run nothing is left of it. Two
+        standard errors reach as far as the lag and two standard deviations of what is not known. A quarter is added to
+        the lag, since what has outlived many moves decays more slowly than the derivative as a whole.
+        """
+        tiny = jnp.finfo(self.variance.dtype).tiny
+        share = jnp.maximum(1.0 - self.variance / jnp.maximum(self.log_evidence**2, tiny), 0.0)
+        return 0.625 * share * jnp.abs(self.log_evidence) + jnp.sqrt(stage_variance + share * self.variance)
 
 
 def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:

@@ -29,6 +29,8 @@ def resample(scheme: str, key: PRNGKey, log_weights: Float[Array, " n"], num: in
     weights = jnp.exp(log_weights - jnp.max(log_weights))
     weights = weights / jnp.sum(weights)
     indices = SCHEMES[scheme](key, weights, num)
+    if scheme == "residual":  # the others keep the order of the particles
+        indices = jnp.sort(indices)
     # A uniform draw that meets a bin edge, or rounding at the end of the sum, can name an index of weight zero.
     return jnp.where(weights[indices] > 0, indices, jnp.argmax(weights))
 

@@ -60,11 +60,13 @@ class Result(eqx.Module):
 
     `log_mean_exp(log_weights) == log_evidence`, and `samples` with weights `exp(log_weights)` represent the target.
     `stats` has one entry per beta after the first: `beta`, `ess` (before resampling, as a number of particles),
-    `acceptance`, `step_size`, `log_evidence` so far, mean and variance over the particles of the log increment of their
-    weights (`increment`, `increment_variance`), the `length` of the step (`estimators.step_length`), how many of the
-    first particles have descendants (`num_ancestors`), and the weighted mean and variance of the path's derivative,
-    with the slope of that mean. `features` are the path's features of the states at every beta, where the algorithm
-    keeps them: along the first axis the betas, along the second the order of `samples`.
+    `acceptance`, `step_size`, `log_evidence` so far, for AIS and SMC `log_evidence_lag` (its error as far as particles
+    that lag behind the path explain it, `qpaths.estimators.Lag`), mean and variance over the particles of the log
+    increment of their weights (`increment`, `increment_variance`), the `length` of the step
+    (`estimators.step_length`), how many of the first particles have descendants (`num_ancestors`), and the weighted
+    mean and variance of the path's derivative, with the slope of that mean. `features` are the path's features of the
+    states at every beta, where the algorithm keeps them: along the first axis the betas, along the second the order of
+    `samples`.
     """
 
     log_evidence: Scalar
@@ -97,6 +99,9 @@ class Result(eqx.Module):
             f"  {len(self.betas)} distributions, acceptance {_range(self.stats['acceptance'], '{:.0%}')}, "
             f"ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
         ]
+        lag = float(self.stats["log_evidence_lag"][-1]) if "log_evidence_lag" in self.stats else 0.0
+        if abs(lag) > float(self.log_evidence_se):
+            lines.append(f"  the particles lag behind the path by an estimated {lag:.3g}: make more moves")
         if np.isfinite(self.stats["step_size"]).any():
             lines.append(f"  step size {_range(self.stats['step_size'], '{:.3g}')}")
         lines.append(

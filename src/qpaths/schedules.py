@@ -1,7 +1,7 @@
 """Schedules: which betas a run visits."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -106,30 +106,63 @@ def next_beta(
     """The largest beta whose conditional effective sample size is at least `target_ess` of the particles.
 
     `log_ratio(new_beta)` gives the path's own log incremental weights, one per particle; `log_weights` are those the
-    particles carry. Bisection on a bracket that always holds the answer: it needs no derivative, returns no NaN, and
-    always moves on. Where even the smallest step loses too much (part of the particles fall off the support at once)
-    it takes the smallest step, and 1 where 1 is close enough.
+    particles carry. The search keeps a bracket that always holds the answer: it needs no derivative, returns no NaN,
+    and always moves on. Where even the smallest step loses too much (part of the particles fall off the support at
+    once) it takes the smallest step, and 1 where 1 is close enough.
     """
     log_normalised = log_weights - jax.nn.logsumexp(log_weights)
+    eps = jnp.finfo(beta.dtype).eps
 
-    def close_enough(new_beta: Array) -> Array:
+    def distance(new_beta: Array) -> Array:
+        """Root of -log(share kept): for small steps proportional to the step."""
         # A particle that has no weight left does not count, whatever its ratio of zero to zero.
         increments = jnp.where(log_normalised == -jnp.inf, 0.0, log_ratio(new_beta))
         first = jax.nn.logsumexp(log_normalised + increments)
         second = jax.nn.logsumexp(log_normalised + 2 * increments)
-        return (2 * first - second >= jnp.log(target_ess)) & (first > -jnp.inf)
+        return jnp.where(first > -jnp.inf, jnp.sqrt(jnp.maximum(second - 2 * first, 0.0)), jnp.inf)
 
-    def halve(_: Any, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
-        low, high = bracket
-        middle = 0.5 * (low + high)
-        ok = close_enough(middle)
-        # When low and high are neighbours the middle is one of them and the bracket stands.
-        return jnp.where(ok, middle, low), jnp.where(ok | (middle <= low), high, middle)
+    wanted = jnp.sqrt(-jnp.log(jnp.asarray(target_ess, beta.dtype)))
+    aim = wanted * (1 - 0.5 * eps**0.5)  # a little too close, so that the search ends on the right side
+
+    def unsettled(bracket: _Bracket) -> Array:
+        settled = bracket.low_distance >= wanted * (1 - eps**0.5)
+        # When low and high are neighbours nothing is left between them.
+        return (bracket.num_steps < 128) & ~settled & (0.5 * (bracket.low + bracket.high) > bracket.low)
+
+    def narrow(bracket: _Bracket) -> _Bracket:
+        low, high, width = bracket.low, bracket.high, bracket.high - bracket.low
+        share = (aim - bracket.low_distance) / (bracket.high_distance - bracket.low_distance)
+        # Linear interpolation; bisection where the step before has not halved the bracket, or a distance is infinite.
+        bisect = (width > 0.5 * bracket.width_before) | ~(share > 0)
+        middle = jnp.clip(low + jnp.where(bisect, 0.5, share) * width, low, high)
+        found = distance(middle)
+        close = found <= wanted
+        return _Bracket(
+            bracket.num_steps + 1,
+            jnp.where(close, middle, low),
+            jnp.where(close, high, middle),
+            jnp.where(close, found, bracket.low_distance),
+            jnp.where(close, bracket.high_distance, found),
+            jnp.where(bisect, jnp.inf, width),
+        )
 
     one = jnp.ones_like(beta)
-    low, high = jax.lax.fori_loop(0, 64, halve, (beta, one))
-    chosen = jnp.where(low > beta, low, high)
-    return jnp.where(close_enough(one), one, chosen)
+    to_one, zero = distance(one), jnp.zeros_like(beta)
+    start = _Bracket(jnp.zeros((), int), beta, one, zero, to_one, jnp.full_like(beta, jnp.inf))
+    final = jax.lax.while_loop(unsettled, narrow, start)
+    return jnp.where(to_one <= wanted, one, jnp.where(final.low > beta, final.low, final.high))
+
+
+class _Bracket(NamedTuple):
+    """Two betas with the answer between them, and how far the weights are apart at each."""
+
+    num_steps: Array
+    low: Array
+    high: Array
+    low_distance: Array
+    high_distance: Array
+    width_before: Array
+    """Infinite after a bisection, so that two never follow each other."""
 
 
 def respace(betas: Float[Array, " old"], costs: Float[Array, " steps"], num: int | None = None) -> Float[Array, " new"]:

@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 import qpaths as qp
 from qpaths import testing
 from qpaths._numerics import log_mean_exp
-from qpaths.algorithms.base import complete
+from qpaths.algorithms.base import Population, complete
 from qpaths.kernels.base import AbstractKernel, Evaluations, Info
 from qpaths.testing.algorithms import replicate
 
@@ -44,6 +44,30 @@ def test_log_evidence_is_the_log_mean_weight(key):
         np.testing.assert_allclose(log_mean_exp(result.log_weights), result.log_evidence, rtol=1e-12)
         np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-12)
         np.testing.assert_array_equal(result.stats["beta"], result.betas[1:])
+
+
+@pytest.mark.parametrize("chain_length", [1, 4])
+def test_the_kernel_of_each_half_is_fitted_to_the_other(chain_length, key):
+    population = Population(chain_length=chain_length, cross_fit=True)
+    annealing, state = qp.SMC(NUM, SCHEDULE, WALK, chain_length=chain_length).begin(PATH, key=key)
+    weighted = population.reweight(annealing.flat, state, 0.3)
+    resampled, split = population.resample(weighted, key, jnp.ones(()))
+    # `ancestors` names the old particle: those before the cut have their offspring in the first half.
+    half = NUM // chain_length // 2
+    assert (resampled.ancestors[:half] <= split).all()
+    assert (resampled.ancestors[half:] >= split).all()
+    params = population.fit(annealing.flat, WALK, weighted, split, key).params
+    for half, chosen in enumerate([slice(int(split), None), slice(None, int(split))]):
+        particles = jax.tree.map(lambda leaf: leaf[chosen], weighted.particles)
+        alone = WALK.fit(annealing.flat, 0.3, particles, weighted.log_weights[chosen], key, None)
+        np.testing.assert_allclose(params[half], alone, rtol=1e-9)
+    assert not np.allclose(params[0], params[1])
+
+
+def test_an_odd_population_is_fitted_as_a_whole(key):
+    result = qp.SMC(NUM + 1, qp.LinearSchedule(3), WALK).run(PATH, key=key)
+    assert np.isfinite(result.log_evidence)
+    assert result.num_evaluations.target == (NUM + 1) * (1 + 2 * 2)
 
 
 @pytest.mark.parametrize("chunk_size", [7, 32, 1000])

@@ -9,6 +9,7 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.algorithms.base import Annealing, Population, begin, points_of
+from qpaths.kernels.metropolis import _NOISE
 from qpaths.testing import NoRejection, StaleBeta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -141,3 +142,11 @@ def test_evaluations_are_counted(kernel, per_transition, key):
 def test_bad_input(call, message):
     with pytest.raises((ValueError, TypeError), match=message):
         call()
+
+
+def test_noise_of_the_random_walk_is_symmetric_and_normal():
+    np.testing.assert_array_equal(_NOISE, -_NOISE[::-1])
+    levels = [-2.0, -1.0, 0.5, 3.0]
+    shares = [np.mean(level > _NOISE) for level in levels]
+    np.testing.assert_allclose(shares, stats.norm.cdf(levels), atol=2**-15)
+    np.testing.assert_allclose(np.var(_NOISE.astype(float)), 1.0, atol=1e-3)

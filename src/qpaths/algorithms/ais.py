@@ -118,9 +118,9 @@ class AIS(eqx.Module):
 
     def _count(self, num_steps: int) -> NumEvaluations:
         """After some steps; the pilot has made all of them before the first."""
-        total = count(self.kernel, self.num_chains, num_steps, fitted=False)
+        total = count(self.kernel, self.num_chains, num_steps, num_fits=0)
         if self.kernel.needs_fit:
-            total += count(self.kernel, self.num_pilot, self.betas.shape[0] - 1, fitted=True)
+            total += count(self.kernel, self.num_pilot, self.betas.shape[0] - 1, num_fits=1)
         return total
 
 

@@ -1,170 +1,27 @@
 """The one annealing step, and the loop over it that every annealing algorithm uses."""
 
 import functools
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float
 
-from .._numerics import log_ess, log_mean_exp
-from .._types import Point, PRNGKey, Scalar, ScalarLike
-from ..estimators import derivative_moments, dominance, step_length
-from ..kernels import AbstractKernel, Particle
+from .._numerics import log_ess
+from .._types import Point, PRNGKey, ScalarLike
+from ..estimators import derivative_moments, step_length
+from ..kernels import AbstractKernel
 from ..kernels.base import FlatPath
 from ..paths import AbstractPath
-from ..resampling import offspring_variance, resample
-from ..results import Status
 from ..schedules import next_beta
-
-
-class Fault(NamedTuple):
-    """The first thing that went wrong: what, at which stage, and at which point."""
-
-    status: Int[Array, ""]
-    stage: Int[Array, ""]
-    position: Array
-
-
-class State(NamedTuple):
-    """All that a run carries from one beta to the next."""
-
-    beta: Scalar
-    stage: Int[Array, ""]
-    particles: Particle
-    log_weights: Float[Array, " n"]
-    """Weights since the last resampling."""
-    log_offset: Scalar
-    """Log evidence up to the last resampling."""
-    ancestors: Int[Array, " n"]
-    num_resamplings: Int[Array, ""]
-    stage_variance: Scalar
-    """Sum over the resampling steps of the relative variance of the mean weight, between independent chains."""
-    dominance: Scalar
-    """Sum over the resampling steps of the dominance of the heaviest particle."""
-    resampling_variance: Scalar
-    """Sum over the resampling steps of the variance that resampling alone adds to the shares of the families."""
-    params: Any
-    """Parameters of the kernel at the current beta."""
-    fault: Fault
-
-    @property
-    def log_evidence(self) -> Scalar:
-        return self.log_offset + log_mean_exp(self.log_weights)
-
-
-class Population(eqx.Module):
-    """How particles are carried from one beta to the next.
-
-    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never. With
-    `chain_length` P > 1 the run is waste-free (Dau and Chopin, 2022): one particle in P is resampled and grows a chain
-    of P states, all of which are kept. `chunk_size` bounds how many particles are moved at once; the numbers do not
-    depend on it, because keys are folded by stage and particle.
-    """
-
-    scheme: str = eqx.field(static=True, default="systematic")
-    threshold: ScalarLike = 1.0
-    chain_length: int = eqx.field(static=True, default=1)
-    chunk_size: int | None = eqx.field(static=True, default=None)
-
-    def each(self, function: Any, *arrays: Any) -> Any:
-        """`vmap`, in chunks where asked."""
-        if self.chunk_size is None or self.chunk_size >= jax.tree.leaves(arrays)[0].shape[0]:
-            return jax.vmap(function)(*arrays)
-        return jax.lax.map(lambda args: function(*args), arrays, batch_size=self.chunk_size)
-
-    def start(
-        self, flat: FlatPath, kernel: AbstractKernel[Any], positions: Float[Array, "n d"], key: PRNGKey, params: Any
-    ) -> State:
-        """Particles of weight one at the given positions; the kernel is fitted to them where `params` is None."""
-        particles = self.each(lambda x: flat.particle(x, with_slopes=kernel.with_slopes), positions)
-        base, target = jax.vmap(lambda f: (flat.path.log_density_from(0.0, f), flat.path.log_density_from(1.0, f)))(
-            particles.features
-        )
-        invalid = ~jnp.isfinite(base) | jnp.isnan(target) | (target == jnp.inf)
-        num, zero, none = positions.shape[0], jnp.zeros((), base.dtype), jnp.zeros((), int)
-        log_weights = jnp.zeros(num, base.dtype)
-        fault = first_fault(
-            Fault(none, none, jnp.zeros_like(positions[0])), Status.INVALID_START, none, invalid, positions
-        )
-        if params is None:
-            params = kernel.fit(flat, zero, particles, log_weights, key, None)
-        return State(zero, none, particles, log_weights, zero, jnp.arange(num), none, zero, zero, zero, params, fault)
-
-    def reweight(self, state: State, new_beta: ScalarLike, increments: Float[Array, " n"]) -> State:
-        """Multiply in the incremental weights."""
-        log_weights = jnp.where(state.log_weights == -jnp.inf, -jnp.inf, state.log_weights + increments)
-        collapsed = jnp.all(log_weights == -jnp.inf)[None]
-        stage = state.stage + 1
-        return state._replace(
-            beta=new_beta,
-            stage=stage,
-            log_weights=log_weights,
-            fault=first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),
-        )
-
-    def variance_of_mean(self, state: State) -> Scalar:
-        """Relative variance of the mean weight between chains; before any resampling every particle is its own."""
-        weights = jnp.exp(state.log_weights - log_mean_exp(state.log_weights))
-        per_particle = jnp.var(weights, ddof=1) / weights.size
-        if self.chain_length == 1:
-            return per_particle
-        chains = jnp.mean(weights.reshape(-1, self.chain_length), axis=1)
-        return jnp.where(state.num_resamplings == 0, per_particle, jnp.var(chains, ddof=1) / chains.size)
-
-    def resample(self, state: State, key: PRNGKey, ess: Scalar) -> State:
-        """Resample where the ESS has fallen below the threshold; waste-free runs keep one particle per chain."""
-        num = state.log_weights.shape[0] // self.chain_length
-
-        def renew(state: State) -> State:
-            indices = resample(self.scheme, key, state.log_weights, num)
-            return state._replace(
-                particles=jax.tree.map(lambda leaf: leaf[indices], state.particles),
-                log_weights=jnp.zeros(num, state.log_weights.dtype),
-                log_offset=state.log_evidence,
-                ancestors=state.ancestors[indices],
-                num_resamplings=state.num_resamplings + 1,
-                stage_variance=state.stage_variance + self.variance_of_mean(state),
-                dominance=state.dominance + dominance(state.log_weights),
-                resampling_variance=state.resampling_variance
-                + offspring_variance(self.scheme, state.log_weights, state.ancestors, num),
-            )
-
-        if self.chain_length > 1:
-            return renew(state)
-        # A population without weight cannot be resampled; the fault says so, and the run goes on harmlessly.
-        wanted = (ess <= self.threshold * num * (1 + 1e-6)) & (ess > 0) & (self.threshold > 0)
-        return jax.lax.cond(wanted, renew, lambda state: state, state)
-
-    def move(
-        self, flat: FlatPath, kernel: AbstractKernel[Any], state: State, key: PRNGKey, params: Any
-    ) -> tuple[State, Scalar]:
-        """Move every particle by the kernel at the current beta; also the mean acceptance."""
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(state.log_weights.shape[0]))
-        move = kernel.move if self.chain_length == 1 else functools.partial(kernel.trajectory, num=self.chain_length)
-        particles, info = self.each(lambda p, k: move(flat, state.beta, p, k, params), state.particles, keys)
-        state = state._replace(
-            particles=particles,
-            params=params,
-            fault=first_fault(state.fault, Status.INVALID_PROPOSAL, state.stage, info.invalid, info.proposal),
-        )
-        if self.chain_length > 1:
-            state = state._replace(
-                particles=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), particles),
-                log_weights=jnp.repeat(state.log_weights, self.chain_length),
-                ancestors=jnp.repeat(state.ancestors, self.chain_length),
-            )
-        return state, jnp.mean(info.acceptance)
-
-
-def first_fault(fault: Fault, status: Status, stage: Array, wrong: Bool[Array, " n"], positions: Array) -> Fault:
-    """The fault already there, or else the first of `wrong`."""
-    is_new = (fault.status == Status.OK) & jnp.any(wrong)
-    new = Fault(jnp.full((), int(status)), stage, positions[jnp.argmax(wrong)])
-    return jax.tree.map(lambda a, b: jnp.where(is_new, a, b), new, fault)
+from .population import Fault as Fault
+from .population import Halves as Halves
+from .population import Population as Population
+from .population import State as State
+from .population import first_fault as first_fault
 
 
 def anneal_step(
@@ -185,20 +42,23 @@ def anneal_step(
     new_beta = jnp.asarray(new_beta, state.beta.dtype)  # float64 betas must not widen a float32 run
     increments = jax.vmap(lambda f: flat.path.log_ratio(state.beta, new_beta, f))(state.particles.features)
     length = step_length(state.log_weights, increments)
-    state = population.reweight(state, new_beta, increments)
-    ess = jnp.exp(log_ess(state.log_weights))
-    log_evidence = state.log_evidence
+    weighted = population.reweight(state, new_beta, increments)
+    ess = jnp.exp(log_ess(weighted.log_weights))
+    resampled, split = population.resample(weighted, resample_key, ess)
     if params is None:
-        params = kernel.fit(flat, state.beta, state.particles, state.log_weights, fit_key, state.params)
-    state = population.resample(state, resample_key, ess)
-    state, acceptance = population.move(flat, kernel, state, move_key, params)
+        params = population.fit(flat, kernel, weighted, split, fit_key)
+    state, acceptance = population.move(flat, kernel, resampled, move_key, params)
+    before, after = _derivatives(flat, resampled), _derivatives(flat, state)
+    after = jnp.mean(after.reshape(before.size, -1), axis=1)  # over the states of a chain
+    state = state._replace(lag=state.lag.moved(before, after, resampled.log_weights))
     moments = derivative_moments(flat.path, state.beta, state.particles.features, state.log_weights)
     return state, {
         "beta": state.beta,
         "ess": ess,
         "acceptance": acceptance,
-        "step_size": kernel.step_size_of(params),
-        "log_evidence": log_evidence,
+        "step_size": _step_size(kernel, params),
+        "log_evidence": weighted.log_evidence,
+        "log_evidence_lag": state.lag.log_evidence,
         "increment": jnp.mean(increments),
         "increment_variance": jnp.var(increments, ddof=1),
         "length": length,
@@ -207,6 +67,16 @@ def anneal_step(
         "derivative_variance": moments.variance,
         "derivative_slope": moments.slope,
     }
+
+
+def _derivatives(flat: FlatPath, state: State) -> Float[Array, " n"]:
+    return jax.vmap(lambda f: flat.path.derivative_from(state.beta, f))(state.particles.features)
+
+
+def _step_size(kernel: AbstractKernel[Any], params: Any) -> Array:
+    if isinstance(params, Halves):
+        return jnp.mean(jax.vmap(kernel.step_size_of)(params.params))
+    return kernel.step_size_of(params)
 
 
 class Annealing(eqx.Module):

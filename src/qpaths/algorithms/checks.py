@@ -101,14 +101,14 @@ def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
 
 
 def count(
-    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, fitted: bool, chain_length: int = 1
+    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, num_fits: int, chain_length: int = 1
 ) -> NumEvaluations:
-    """Evaluations of a run: one at the start of each particle, then those of the kernel."""
+    """Evaluations of a run: one at the start of each particle, then those of the kernel, fitted so often at a beta."""
     moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
     first, later = (kernel.fit_evaluations(num_particles, again) for again in (False, True))
-    values = num_steps * moves * kernel.evaluations.values + fitted * (first.values + num_steps * later.values)
+    values = num_steps * moves * kernel.evaluations.values + num_fits * (first.values + num_steps * later.values)
     gradients = num_steps * moves * kernel.evaluations.gradients
-    gradients += fitted * (first.gradients + num_steps * later.gradients)
+    gradients += num_fits * (first.gradients + num_steps * later.gradients)
     if kernel.with_slopes:
         gradients += num_particles
     else:

@@ -5,10 +5,11 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from .._checks import is_concrete
-from .._types import PRNGKey, ScalarLike
+from .._types import PRNGKey, Scalar, ScalarLike
 from ..estimators import dominance, genealogy_se
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
@@ -22,7 +23,9 @@ from .checks import check_num, check_parts, count, draw_points, example_of, rais
 class SMC(eqx.Module):
     """Sequential Monte Carlo (Del Moral, Doucet and Jasra, 2006): a population that is reweighted, resampled and moved.
 
-    The kernel is fitted to the weighted particles at each beta. `resampling` is one of systematic, stratified,
+    At each beta the kernel that moves one half of the particles is fitted to the other half: fitted to the particles
+    that it moves, it would bias the evidence by about the number of its parameters over that of the particles (an odd
+    number of particles, or of chains, is fitted as a whole). `resampling` is one of systematic, stratified,
     multinomial and residual; it happens where the effective sample size falls below `threshold` times the number of
     particles (1: at every step). `chain_length` P > 1 makes the run waste-free (Dau and Chopin, 2022): one particle
     in P is resampled and all P states of the chain it grows are kept, `num_steps` transitions apart.
@@ -73,14 +76,17 @@ class SMC(eqx.Module):
             rows.append(row)
         return self.finish(annealing, state, stack(rows))
 
+    @property
+    def population(self) -> Population:
+        return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, cross_fit=True)
+
     def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
         example = example_of(path, key)
         _, start_key, run_key = jax.random.split(key, 3)  # as AIS, so that SMC that never resamples is AIS
-        population = Population(self.resampling, self.threshold, self.chain_length, self.chunk_size)
         betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
         target_ess = jnp.asarray(self.schedule.target_ess) if isinstance(self.schedule, AdaptiveSchedule) else None
-        annealing = Annealing(path, self.kernel, population, betas, target_ess, None, example, run_key)
+        annealing = Annealing(path, self.kernel, self.population, betas, target_ess, None, example, run_key)
         state = begin(annealing, draw_points(path, start_key, self.num_particles))
         raise_fault(annealing, state.fault, 0.0)
         return annealing, state
@@ -99,12 +105,9 @@ class SMC(eqx.Module):
         """The result of a run that has reached its last beta, or a fault."""
         betas = jnp.concatenate([jnp.zeros(1, state.beta.dtype), stats["beta"]])
         raise_fault(annealing, state.fault, betas[state.fault.stage])
-        stage_variance = state.stage_variance + annealing.population.variance_of_mean(state)
-        standard_error = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
-        standard_error = jnp.hypot(standard_error, jnp.sqrt(state.dominance + dominance(state.log_weights)))
         return Result(
             log_evidence=state.log_evidence,
-            log_evidence_se=standard_error,
+            log_evidence_se=_standard_error(annealing.population, state),
             samples=points_of(annealing, state),
             log_weights=state.log_offset + state.log_weights,
             betas=betas,
@@ -116,9 +119,19 @@ class SMC(eqx.Module):
 
     def count(self, num_steps: int) -> NumEvaluations:
         """Evaluations after some steps."""
-        return count(self.kernel, self.num_particles, num_steps, fitted=True, chain_length=self.chain_length)
+        num_fits = self.population.num_fits(self.kernel, self.num_particles)
+        return count(self.kernel, self.num_particles, num_steps, num_fits=num_fits, chain_length=self.chain_length)
+
+
+@jax.jit
+def _standard_error(population: Population, state: State) -> Scalar:
+    """From the families, and from the lag where that says more; a collapse of the weights comes on top of either."""
+    stage_variance = state.stage_variance + population.variance_of_mean(state)
+    families = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
+    collapse = jnp.sqrt(state.dominance + dominance(state.log_weights))
+    return jnp.hypot(jnp.maximum(families, state.lag.standard_error(stage_variance)), collapse)
 
 
 def stack(rows: list[Any]) -> Any:
-    """Numbers of single stages as arrays over the stages."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *rows)
+    """Numbers of single stages as arrays over the stages; by NumPy, which compiles nothing for a new number."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)

@@ -226,6 +226,11 @@ def cholesky_or_diagonal(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]
     return jnp.where(jnp.isnan(factor).any(), jnp.diag(jnp.sqrt(jnp.diag(covariance))), factor)
 
 
+def flat_normal(key: PRNGKey, num: int, position: Float[Array, " d"]) -> Float[Array, "num d"]:
+    """Normal numbers for `num` transitions; drawn flat, the same numbers under `vmap` in a quarter of the time."""
+    return jax.random.normal(key, (num * position.size,), position.dtype).reshape(num, position.size)
+
+
 def times(vector: Float[Array, " d"], factor: Float[Array, "d d"]) -> Float[Array, " d"]:
     """`factor @ vector`, written so that under `vmap` the batch stays the slowest axis.
 

@@ -19,16 +19,15 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
+    flat_normal,
     times,
     weighted_moments,
 )
 
-_TUNING_PARTICLES = 64
 
-
-def _num_rounds(again: bool) -> int:
-    """Rounds of tuning: fewer where the step size of the beta before is there to start from."""
-    return 4 if again else 10
+def _effort(again: bool) -> tuple[int, int]:
+    """Rounds and copies of the tuning: fewer where the step size of the beta before is there to start from."""
+    return (4, 32) if again else (10, 64)
 
 
 class LeapfrogParams(NamedTuple):
@@ -75,8 +74,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
         if self.step_size is not None:
             return Evaluations(0, 0)
-        tuned = min(num_particles, _TUNING_PARTICLES)
-        return Evaluations(0, _num_rounds(again) * tuned * self.num_leapfrog)
+        num_rounds, num_copies = _effort(again)
+        return Evaluations(0, num_rounds * min(num_particles, num_copies) * self.num_leapfrog)
 
     def step_size_of(self, params: LeapfrogParams) -> Scalar:
         return params.step_size
@@ -96,8 +95,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
         start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
-        num_rounds = _num_rounds(previous is not None)
-        step_size = self._tune(path, beta, particles, log_weights, key, scale, start, num_rounds)
+        effort = _effort(previous is not None)
+        step_size = self._tune(path, beta, particles, log_weights, key, scale, start, effort)
         if self.preconditioner == "dense":
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
             # particle was, and particles that stay put while their own covariance steers them bias the evidence.
@@ -119,14 +118,15 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         key: PRNGKey,
         scale: Array,
         start: Scalar,
-        num_rounds: int,
+        effort: tuple[int, int],
     ) -> Scalar:
         """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
 
         The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic
         approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
-        num = min(log_weights.size, _TUNING_PARTICLES)
+        num_rounds, num_copies = effort
+        num = min(log_weights.size, num_copies)
         choose_key, key = jax.random.split(key)
         # At random rather than the first ones: after resampling neighbours are copies of each other.
         chosen = jax.random.categorical(choose_key, log_weights, shape=(num,))
@@ -155,7 +155,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         dtype = position.dtype
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
         return (
-            jax.random.normal(momentum_key, (num, *position.shape), dtype),
+            flat_normal(momentum_key, num, position),
             jax.random.uniform(jitter_key, (num,), dtype, minval=1 - self.jitter, maxval=1 + self.jitter),
             jax.random.uniform(uniform_key, (num,), dtype),
         )

@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from .._numerics import log_mean_exp
 from .._types import PRNGKey, ScalarLike
@@ -39,22 +40,28 @@ def check_algorithm(
 
 def replicate(algorithm: Any, path: AbstractPath[Any], *, key: PRNGKey, num: int) -> dict[str, np.ndarray]:
     """Numbers of independent runs, one entry per run."""
-
-    def numbers(key: Any) -> dict[str, jax.Array]:
-        result = algorithm.run(path, key=key)
-        return {
-            "log_evidence": result.log_evidence,
-            "log_evidence_se": result.log_evidence_se,
-            "from_weights": log_mean_exp(result.log_weights),
-            "status": result.status,
-        }
-
     keys = jax.random.split(key, num)
     try:
-        rows = jax.jit(lambda keys: jax.lax.map(numbers, keys, batch_size=20))(keys)
+        rows = _replicate(algorithm, path, keys)
     except ValueError:  # an adaptive schedule has no length that could be compiled
-        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[numbers(k) for k in keys])
+        rows = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_numbers(algorithm, path, k) for k in keys])
     return jax.tree.map(np.asarray, rows)
+
+
+@jax.jit
+def _replicate(algorithm: Any, path: AbstractPath[Any], keys: Array) -> dict[str, Array]:
+    return jax.lax.map(lambda key: _numbers(algorithm, path, key), keys, batch_size=20)
+
+
+def _numbers(algorithm: Any, path: AbstractPath[Any], key: Array) -> dict[str, Array]:
+    result = algorithm.run(path, key=key)
+    return {
+        "log_evidence": result.log_evidence,
+        "log_evidence_se": result.log_evidence_se,
+        "lag": result.stats["log_evidence_lag"][-1] if "log_evidence_lag" in result.stats else jnp.zeros(()),
+        "from_weights": log_mean_exp(result.log_weights),
+        "status": result.status,
+    }
 
 
 def _violations(results: dict[str, np.ndarray], truth: float) -> Iterator[str]:

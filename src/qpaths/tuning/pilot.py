@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from .._types import PRNGKey
 from ..algorithms import SMC
-from ..algorithms.base import State, advance
+from ..algorithms.base import Halves, State, advance
 from ..algorithms.smc import stack
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
@@ -65,14 +65,18 @@ def run_pilot(
     """
     algorithm = SMC(num_particles, schedule, kernel)
     annealing, state = algorithm.begin(path, key=key)
-    params, rows = [state.params], list[Any]()
+    params, rows = [_whole(state.params)], list[Any]()
     while algorithm.unfinished(state, rows):
         if annealing.target_ess is not None:
             cost = algorithm.count(len(rows) + 2).cost
             wanted = 0.0 if cost > max_cost else _HURRY if cost > 0.5 * max_cost else annealing.target_ess
             annealing = eqx.tree_at(lambda a: a.target_ess, annealing, jnp.asarray(wanted))
         state, row = advance(annealing, state)
-        params.append(state.params)
+        params.append(_whole(state.params))
         rows.append(row)
     result = algorithm.finish(annealing, state, stack(rows))
     return Pilot(FrozenKernel(kernel, result.betas, stack(params)), state, result)
+
+
+def _whole(params: Any) -> Any:
+    return params.mean if isinstance(params, Halves) else params
