@@ -26,6 +26,7 @@ LAYERS = [
     ["testing"],
     ["plotting", "adapters"],
     ["experiments"],
+    ["report"],
     ["cli"],
 ]
 

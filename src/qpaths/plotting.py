@@ -53,13 +53,41 @@ def plot_path(
 ) -> Axes:
     """The normalised densities along a one-dimensional path, one line per beta, base dark and target light."""
     ax = plt.gca() if ax is None else ax
+    return plot_curves(
+        grid, path_densities(path, grid, betas, heavy_tails=heavy_tails), betas, ax=ax, colormap=colormap, title=title
+    )
+
+
+def plot_curves(
+    grid: Any, densities: Any, betas: Any, *, ax: Axes, colormap: str = COLORMAP, title: str | None = None
+) -> Axes:
+    """Densities that were computed before, one row per beta, in the colours of `plot_path`."""
     colors: Colormap = plt.get_cmap(colormap)
-    for beta, density in zip(betas, path_densities(path, grid, betas, heavy_tails=heavy_tails), strict=True):
+    for beta, density in zip(betas, densities, strict=True):
         ax.plot(grid, density, color=colors(0.92 * float(beta)), linewidth=1.4)
     _quiet(ax)
     if title is not None:
         ax.set_title(title)
     return ax
+
+
+def plot_panels(
+    panels: Mapping[str, Any], grid: Any, betas: Any, *, columns: int = 2, behind: Any = None, share_y: bool = True
+) -> Figure:
+    """Stored densities, one panel for each name; `behind` are densities to draw in grey in every panel."""
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(7.2, 2.1 * rows + 0.6), sharex=True, sharey=share_y, layout="constrained", squeeze=False
+    )
+    for ax, (name, densities) in zip(axes.flat, panels.items(), strict=False):
+        if behind is not None:
+            ax.plot(grid, np.asarray(behind).T, color="0.75", linewidth=1.0)
+        plot_curves(grid, densities, betas, ax=ax, title=name)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+        axes.flat[len(panels) - columns].tick_params(labelbottom=True)
+    _beta_bar(figure, axes, COLORMAP)
+    return figure
 
 
 def plot_paths(
