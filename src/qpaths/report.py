@@ -128,8 +128,7 @@ def write_report(folder: Path, page: Path) -> None:
 def render(stored: Sequence[Stored]) -> str:
     """The page."""
     version = importlib.import_module(__package__).__version__
-    names = [one.experiment.name for one in stored]
-    title = f"{names[0]}: {stored[0].experiment.title}" if len(names) == 1 else "Experiments of the q-paths paper"
+    title = "Experiments of the q-paths paper"
     sections = [_section(one) for one in stored]
     contents = "" if len(stored) == 1 else _contents(stored)
     return (
