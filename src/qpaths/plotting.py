@@ -72,12 +72,21 @@ def plot_curves(
 
 
 def plot_panels(
-    panels: Mapping[str, Any], grid: Any, betas: Any, *, columns: int = 2, behind: Any = None, share_y: bool = True
+    panels: Mapping[str, Any],
+    grid: Any,
+    betas: Any,
+    *,
+    columns: int = 2,
+    behind: Any = None,
+    limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """Stored densities, one panel for each name; `behind` are densities to draw in grey in every panel."""
+    """Stored densities, one panel for each name; `behind` are densities to draw in grey in every panel.
+
+    `limits` are those of the axis of x, where the grid reaches further than the eye needs.
+    """
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(
-        rows, columns, figsize=(7.2, 2.1 * rows + 0.6), sharex=True, sharey=share_y, layout="constrained", squeeze=False
+        rows, columns, figsize=(7.2, 2.1 * rows + 0.6), sharex=True, sharey="row", layout="constrained", squeeze=False
     )
     for ax, (name, densities) in zip(axes.flat, panels.items(), strict=False):
         if behind is not None:
@@ -85,8 +94,10 @@ def plot_panels(
         plot_curves(grid, densities, betas, ax=ax, title=name)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-        axes.flat[len(panels) - columns].tick_params(labelbottom=True)
-    _beta_bar(figure, axes, COLORMAP)
+    for ax in axes.T[:, len(panels) // columns - 1 :].flat:
+        ax.tick_params(labelbottom=True)  # a column that ends early has its numbers there
+    axes.flat[0].set_xlim(*(limits or (grid[0], grid[-1])))
+    _beta_bar(figure, axes, COLORMAP, aspect=20 * rows)
     return figure
 
 
@@ -176,10 +187,10 @@ def plot_escort_and_q_paths(locs: Any, scales: Any, orders: Any, grid: Any, beta
     return figure
 
 
-def _beta_bar(figure: Figure, axes: Any, colormap: str) -> None:
+def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: float = 25) -> None:
     """The bar that reads the colours."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
-    figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=25, pad=0.01)
+    figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=aspect, pad=0.01)
 
 
 def _truncated(colormap: str) -> Colormap:

@@ -11,7 +11,7 @@ from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of,
 from .datasets import load, logistic_regression
 from .paper import TRUTHS, figures
 from .regression import q_path, run_smc, schedule_of
-from .statistics import Estimate, median, median_difference
+from .statistics import Estimate, in_words, median, median_difference
 
 _TRUTH = TRUTHS["pima"].log_evidence
 _BEST = 0.99722
@@ -81,7 +81,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
             Claim(
                 f"q = {_BEST} has a smaller median error than the geometric path at every number of moves",
                 f"least: {_paper_least(runs):.0f} nats smaller",
-                f"least: {Estimate(-least.value, least.standard_error)} nats smaller",
+                f"least: {in_words(least, 'nats')}",
                 all_of(judge(*difference, -np.inf, 0.0) for difference in differences.values()),
             )
         )

@@ -128,8 +128,8 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
         lines.append([str(num), f"{1 - stable:.4g}" if stable is not None else "none", *ours])
     note = (
         "Stable: evaluated as the paper writes it, in double precision, the path has a number at most of the "
-        "particles. qpaths evaluates it otherwise and has a number at every q. Best: the highest mean log evidence, a lower bound "
-        "of the truth; the gain is over q = 1 on the same data."
+        "particles. qpaths evaluates it otherwise and has a number at every q. Best: the highest mean log "
+        "evidence, a lower bound of the truth; the gain is over q = 1 on the same data."
     )
     columns = ["data", "smallest stable q", "best q", "gain in nats"]
     return [Sheet("By number of data", columns, lines, note)]

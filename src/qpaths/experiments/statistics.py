@@ -53,6 +53,12 @@ def _bootstrap_se(sets: Sequence[np.ndarray], statistic: Any, num: int = 400) ->
     return float(np.std(draws, ddof=1))
 
 
+def in_words(difference: Estimate, unit: str) -> str:
+    """A difference as `2.1 ± 0.3 nats smaller`, or larger."""
+    word = "smaller" if difference.value < 0 else "larger"
+    return f"{with_error(abs(difference.value), difference.standard_error)} {unit} {word}"
+
+
 def with_error(value: float, standard_error: float) -> str:
     """A number to the digits that its standard error allows, with it."""
     if not np.isfinite(standard_error) or standard_error <= 0:

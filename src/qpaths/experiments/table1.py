@@ -17,7 +17,7 @@ from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of,
 from .datasets import load, logistic_regression
 from .paper import TRUTHS, delta_grid, figures
 from .regression import q_path, run_smc, schedule_of
-from .statistics import Estimate, median_deviation, median_difference
+from .statistics import Estimate, in_words, median_deviation, median_difference
 
 
 class Plan(NamedTuple):
@@ -172,7 +172,7 @@ def _beats_geometric(table: _Table, schedule: str, column: Column) -> Claim | No
         f"{schedule} schedule: {column.label} has a smaller median error than the geometric path in every line",
         f"in {sum(known)} of {len(known)}" if known else "not given",
         f"in {lower} of {len(differences)}, q chosen on other seeds; least in {_name(least)}: "
-        f"{Estimate(-differences[least].value, differences[least].standard_error)} nats smaller",
+        f"{in_words(differences[least], 'nats')}",
         all_of(judge(*difference, -np.inf, 0.0) for difference in differences.values()),
     )
 

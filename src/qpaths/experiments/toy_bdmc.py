@@ -13,7 +13,7 @@ from ..paths import AbstractPath, EscortMomentPath, MomentPath, QPath
 from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of, group, judge, yes_or_no
 from .exact import exact_bounds
 from .paper import delta_grid, figures
-from .statistics import Estimate, mean
+from .statistics import Estimate, in_words, mean
 
 _SYMMETRIC_KL = 43 + 1 / 3
 """KL(base : target) + KL(target : base) between N(-4, 3) and N(4, 1); over the number of steps it is the gap."""
@@ -185,7 +185,7 @@ def _order(gaps: _Gaps) -> list[Claim]:
                     Claim(
                         f"{_SHORT[endpoints]}: the best q beats {_LABELS[other]} at every number of distributions",
                         _paper_order(endpoints, other, gaps.nums),
-                        f"least: {Estimate(-100 * least.value, 100 * least.standard_error)} % smaller",
+                        f"least: {in_words(Estimate(100 * least.value, 100 * least.standard_error), '%')}",
                         verdict,
                     )
                 )
