@@ -187,7 +187,7 @@ def plot_escort_and_q_paths(locs: Any, scales: Any, orders: Any, grid: Any, beta
     return figure
 
 
-def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: float = 25) -> None:
+def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: int = 25) -> None:
     """The bar that reads the colours."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
     figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=aspect, pad=0.01)

@@ -25,7 +25,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 def _pictures(rows: list[Row]) -> list[Picture]:
     panels = {title: row["densities"] for path, title in _TITLES.items() if (row := row_where(rows, path=path))}
-    figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"], limits=(-13, 11))
+    figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"], limits=(-13.0, 11.0))
     return [Picture("densities", "Densities from N(-4, 3), dark, to N(4, 1), light.", figure)]
 
 

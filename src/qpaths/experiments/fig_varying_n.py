@@ -106,12 +106,11 @@ def _claims(rows: list[Row]) -> list[Claim]:
 def _pictures(rows: list[Row]) -> list[Picture]:
     table = _ByNumber(rows)
     figure, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
+    ax.set(yscale="log", xlabel="number of data", ylabel="1 - q", ylim=(0.2, 0.7e-5))
     stable = [(num, delta) for num in table.nums if (delta := table.stable(num))]
     best = [(num, found[0]) for num in table.nums if (found := table.best(num)) and found[0] > 0]
     ax.plot(*np.reshape(stable, (-1, 2)).T, "o-", color="C1", label="smallest stable q, formula as published")
     ax.plot(*np.reshape(best, (-1, 2)).T, "o-", color="C0", label="best q")
-    ax.set(yscale="log", xlabel="number of data", ylabel="1 - q", ylim=(0.7e-5, 0.2))
-    ax.invert_yaxis()
     ax.set_xticks(table.nums, [str(num) for num in table.nums])
     ax.spines[["top", "right"]].set_visible(False)
     ax.legend(frameon=False)

@@ -1,13 +1,14 @@
 """A sweep: the runs of an experiment that are not in the store yet, here or in worker processes."""
 
 import concurrent.futures
+import concurrent.futures.process
 import contextlib
 import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import jax
 
@@ -15,11 +16,8 @@ from .base import Experiment, Run, Settings, UserError, find
 from .environment import describe
 from .store import Store
 
-
-class Progress(Protocol):
-    """Is told how many runs there are, how many are done, and which one was the last."""
-
-    def __call__(self, done: int, total: int, last: Run | None, /) -> None: ...
+Progress = Callable[[int, int, Run | None], None]
+"""Is told how many runs are done, how many there are, and which one was the last."""
 
 
 def sweep(

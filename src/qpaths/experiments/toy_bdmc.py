@@ -211,7 +211,16 @@ def _pictures(rows: list[Row]) -> list[Picture]:
             nums, means = [num for num, _ in points], [_gap(found[1]) for _, found in points]
             errors = [0.0 if one.standard_error != one.standard_error else one.standard_error for one in means]
             colour = f"C{index}"
-            ax.errorbar(nums, [one.value for one in means], errors, color=colour, label=_LABELS[path], capsize=2)
+            width = 3.5 if path == "geometric" else 1.5  # between normals moment averaging lies on top of it
+            ax.errorbar(
+                nums,
+                [one.value for one in means],
+                errors,
+                color=colour,
+                linewidth=width,
+                label=_LABELS[path],
+                capsize=2,
+            )
             theirs = [(num, paper[endpoints, path, num][0]) for num in nums if (endpoints, path, num) in paper]
             ax.plot(*np.reshape(theirs, (-1, 2)).T, "o", color=colour, markerfacecolor="none")
         ax.plot([], [], "o", color="0.3", markerfacecolor="none", label="paper")
