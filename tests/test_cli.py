@@ -93,6 +93,26 @@ def test_a_folder_of_another_experiment_is_refused(tmp_path):
         assert store.count() == 4
 
 
+def test_a_fault_of_the_program_is_code_1(monkeypatch):
+    def broken():
+        raise KeyError("lost")
+
+    monkeypatch.setattr("qpaths.experiments.console.find_all", broken)
+    done = _call("list")
+    assert done.exit_code == 1
+    assert done.stderr == "qpaths: unexpected KeyError: 'lost' (--debug shows where)\n"
+
+
+def test_ctrl_c_is_code_130(monkeypatch, tmp_path):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qpaths.experiments.sweep.sweep", interrupted)
+    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 130
+    assert "the same command goes on from there" in done.stderr
+
+
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_debug_shows_where_an_error_comes_from(place, tmp_path):
     command = ["report", str(tmp_path)]

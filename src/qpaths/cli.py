@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import jax
 import typer
@@ -10,7 +10,10 @@ from typer.core import TyperGroup
 
 
 class _Commands(TyperGroup):
-    """Errors are one line and exit code 2; `--debug`, anywhere on the line, shows where they come from."""
+    """Errors are one line; `--debug`, anywhere on the line, shows where they come from.
+
+    The exit code is 2 for what the user can mend and 1 for a fault of the program.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
@@ -22,15 +25,19 @@ class _Commands(TyperGroup):
 
         try:
             return super().invoke(ctx)
-        except (UserError, OSError) as error:
-            if ctx.params.get("debug"):
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug") or hasattr(error, "exit_code"):  # which errors of usage have
                 raise
-            _complain(str(error), code=2)
+            if isinstance(error, UserError | OSError | ValueError | ArithmeticError):
+                _complain(str(error), code=2)
+            _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
         except KeyboardInterrupt:
             _complain("interrupted; finished runs are stored, and the same command goes on from there.", code=130)
 
 
-def _complain(message: str, code: int) -> None:
+def _complain(message: str, code: int) -> NoReturn:
     print(f"qpaths: {message}", file=sys.stderr)
     raise typer.Exit(code)
 

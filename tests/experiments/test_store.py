@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import sqlite3
 
 import pytest
@@ -135,6 +136,28 @@ def test_a_damaged_row_is_named(tmp_path):
     # What the message advises: without the row, the same command computes it anew.
     _change(tmp_path, "DELETE FROM rows WHERE id = 3")
     assert _fill(tmp_path) == _fill(tmp_path / "whole")
+
+
+def test_a_commit_that_was_cut_short_is_taken_back(tmp_path):
+    """A copy of the files in the middle of a transaction that has reached the disk: what a power failure leaves."""
+    rows = _fill(tmp_path / "there")
+    connection = sqlite3.connect(tmp_path / "there" / FILE)
+    connection.execute("PRAGMA cache_size = 1")
+    connection.execute("UPDATE rows SET content = zeroblob(100000)")
+    shutil.copytree(tmp_path / "there", tmp_path / "copy")
+    connection.close()
+    assert (tmp_path / "copy" / f"{FILE}-journal").stat().st_size > 0
+    assert _rows(tmp_path / "copy") == rows
+
+
+def test_a_file_that_does_not_say_whose_it_is_is_refused(tmp_path):
+    _fill(tmp_path)
+    _change(tmp_path, "UPDATE meta SET value = '{' WHERE name = 'settings'")
+    with pytest.raises(UserError, match="is damaged or no table of qpaths"):
+        _rows(tmp_path)
+    _change(tmp_path, "DELETE FROM meta WHERE name = 'settings'")
+    with pytest.raises(UserError, match="does not say its settings"):
+        _fill(tmp_path)
 
 
 def test_a_file_of_another_version_is_refused(tmp_path):

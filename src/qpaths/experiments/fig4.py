@@ -192,7 +192,7 @@ EXPERIMENT = Experiment(
     name="fig4",
     title="Pima, linear schedule: log evidence by q and number of moves",
     paper="Figure 4",
-    duration="15 min",
+    duration="25 min",
     about="Sequential Monte Carlo on logistic regression for the Pima data: 10 linearly spaced distributions, 10,000 "
     "particles, random-walk moves. Such a schedule is far too coarse for the geometric path; a q a little below 1 "
     "takes smaller first steps.",

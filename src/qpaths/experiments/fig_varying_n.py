@@ -138,7 +138,7 @@ EXPERIMENT = Experiment(
     name="fig_varying_n",
     title="best q and smallest stable q against the number of data",
     paper="Figure 6",
-    duration="10 min",
+    duration="5 min",
     about="Random subsamples of the Pima data, one for each seed; a linear schedule of 10 distributions with 5 "
     "random-walk moves. The more data, the larger the log likelihood, and the sooner exp(delta log w) leaves the range "
     "of numbers in the formula as published. The paper gives no numbers for its figure, so its words are compared.",

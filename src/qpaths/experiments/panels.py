@@ -14,6 +14,8 @@ def densities_row(
     path: AbstractPath[Any], low: float, high: float, num_points: int, num_betas: int, *, heavy_tails: bool = False
 ) -> dict[str, Any]:
     """The densities along a path on a grid, as a row."""
+    if num_betas < 3 or num_points < 10:
+        raise ValueError(f"`num_betas` must be at least 3 and `num_points` 10, got {num_betas} and {num_points}.")
     grid, betas = np.linspace(low, high, num_points), np.linspace(0.0, 1.0, num_betas)
     densities = path_densities(path, grid, betas, heavy_tails=heavy_tails)
     return {"grid": grid.tolist(), "betas": betas.tolist(), "densities": densities.tolist()}

@@ -13,6 +13,7 @@ from .base import Experiment, Row, Run, Settings, UserError, canonical
 
 FILE = "runs.sqlite"
 SCHEMA = 1
+_META = {"schema", "experiment", "version", "settings", "num_seeds"}
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -72,7 +73,8 @@ class Store:
         """The store that is in a folder, for reading."""
         if not (folder / FILE).is_file():
             raise UserError(f"{folder} holds no runs: give a folder that `qpaths run` wrote.")
-        with _opened(folder, "ro") as store, store._complaints():
+        # Not read-only: a process that was killed in the middle of a commit leaves a journal to be rolled back.
+        with _opened(folder, "rw") as store, store._complaints():
             if "meta" not in store._tables() or not store._meta_count():
                 raise UserError(f"{folder / FILE} is not a table of qpaths: give a folder that `qpaths run` wrote.")
             store._check_schema()
@@ -81,7 +83,13 @@ class Store:
     def meta(self) -> dict[str, Any]:
         """Experiment, version, settings, number of seeds, and the schema of the file."""
         found = self.connection.execute("SELECT name, value FROM meta").fetchall()
-        return {name: json.loads(value) for name, value in found}
+        try:
+            meta = {name: json.loads(value) for name, value in found}
+        except ValueError as error:
+            raise _damaged(self.folder / FILE, error) from error
+        if missing := _META - set(meta):
+            raise _damaged(self.folder / FILE, f"it does not say its {', '.join(sorted(missing))}")
+        return meta
 
     def count(self) -> int:
         return int(self.connection.execute("SELECT count(*) FROM rows").fetchone()[0])
@@ -191,8 +199,12 @@ def _in_words(path: Path, error: sqlite3.Error) -> UserError:
         return UserError(f"{path} cannot be opened for writing ({error}): give a folder of your own with --out.")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return UserError(f"{path} is in use by another program ({error}): wait for it, or take another folder.")
+    return _damaged(path, error)
+
+
+def _damaged(path: Path, reason: object) -> UserError:
     return UserError(
-        f"{path} is damaged or no table of qpaths ({error}); it is left as it is: take a copy of it, or another folder."
+        f"{path} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another folder."
     )
 
 

@@ -5,6 +5,7 @@ import concurrent.futures.process
 import contextlib
 import multiprocessing
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -66,7 +67,11 @@ def _timed(experiment: Experiment, run: Run) -> tuple[dict[str, Any], float]:
 
 
 def _start(precision: bool) -> None:
-    """In a new worker: the precision of its parent, and an end when the parent ends, however it does."""
+    """In a new worker: the precision of its parent, and an end when the parent ends, however it does.
+
+    Ctrl-C reaches all processes of a terminal; it is for the parent to act on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     jax.config.update("jax_enable_x64", precision)
     parent = multiprocessing.parent_process()
 
