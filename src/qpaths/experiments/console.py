@@ -9,6 +9,7 @@ import matplotlib as mpl
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from . import sweep as sweeping
 from .base import Claim, Experiment, Run, UserError, Verdict, find, find_all, with_changes
@@ -61,7 +62,8 @@ def show_claims(claims: Sequence[Claim]) -> None:
     table = Table("claim", "paper", "ours", "verdict")
     for claim in claims:
         colour = _COLOURS[claim.verdict]
-        table.add_row(claim.statement, claim.paper, claim.ours, f"[{colour}]{claim.verdict.value}[/{colour}]")
+        words = [Text(text) for text in (claim.statement, claim.paper, claim.ours)]  # brackets are no markup there
+        table.add_row(*words, Text(claim.verdict.value, style=colour))
     Console().print(table)
 
 

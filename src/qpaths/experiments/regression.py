@@ -6,12 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import PRNGKey
+from .._types import Point, PRNGKey
 from ..algorithms import SMC
-from ..densities import Density
+from ..densities import DensityLike
 from ..kernels import AbstractKernel
 from ..paths import QPath
-from ..results import Result
 from ..schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 
 _CHUNK = 2500
@@ -27,7 +26,7 @@ def schedule_of(kind: str, num_distributions: int) -> AbstractSchedule:
     raise ValueError(f"`schedules` must be among linear, adaptive, got {kind!r}.")
 
 
-def q_path(base: Density, target: Density, delta: float) -> QPath:
+def q_path(base: DensityLike, target: DensityLike, delta: float) -> QPath:
     """The q-path; `delta` is an array, so that one program serves every q, the geometric path included."""
     return QPath(base, target, delta=jnp.asarray(float(delta)))
 
@@ -48,21 +47,21 @@ def run_smc(
         "num_steps": int(result.betas.shape[0]) - 1,
         "acceptance": float(jnp.mean(result.stats["acceptance"])),
         "likelihoods": int(result.num_evaluations.cost),
-        "share_lost": share_without_number(path, result),
+        "share_lost": share_without_number(path, result.samples),
     }
 
 
-def share_without_number(path: QPath, result: Result) -> float:
+def share_without_number(path: QPath, samples: Point) -> float:
     """The share of the particles at which the path at beta = 1 is `log 0` when evaluated as the paper writes it.
 
     In double precision `1 + delta ln_q(w)`, with `delta ln_q(w) = exp(delta log w) - 1`, is 0 as soon as
     `delta log w < -37`. This is where the released runs have no number; qpaths evaluates the path otherwise.
     """
-    log_ratio = np.asarray(_log_ratios(path, result.samples), np.float64)
+    log_ratio = np.asarray(_log_ratios(path, samples), np.float64)
     return float(np.mean(1.0 + (np.exp(float(path.delta) * log_ratio) - 1.0) == 0.0))
 
 
 @jax.jit
-def _log_ratios(path: QPath, samples: Any) -> jax.Array:
+def _log_ratios(path: QPath, samples: Point) -> jax.Array:
     features = jax.vmap(lambda x: path.features(x))(samples)
     return features.log_target - features.log_base
