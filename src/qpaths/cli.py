@@ -38,7 +38,7 @@ class _Commands(TyperGroup):
 
 
 def _complain(message: str, code: int) -> NoReturn:
-    print(f"qpaths: {message}", file=sys.stderr)
+    print("qpaths:", " ".join(message.split()), file=sys.stderr)
     raise typer.Exit(code)
 
 
@@ -102,10 +102,11 @@ def report(
 
     Nothing is computed anew, and the page needs no other file.
     """
-    from .experiments.console import use_files_only
+    import matplotlib as mpl
+
+    mpl.use("Agg")
     from .report import write_report
 
-    use_files_only()
     page = out or folder / "report.html"
     write_report(folder, page)
     typer.echo(f"Report: {page.resolve()}")

@@ -161,7 +161,7 @@ def _section(stored: Stored) -> str:
     ]
     if rows:
         parts += [_claims(experiment.claims(rows))]
-        parts += [_picture(picture) for picture in experiment.pictures(rows)]
+        parts += [_picture(picture, f"{_anchor(stored)}-{picture.name}") for picture in experiment.pictures(rows)]
         parts += [_sheet(sheet) for sheet in experiment.sheets(rows)]
     else:
         parts.append("<p>No run has finished yet.</p>\n")
@@ -182,14 +182,14 @@ def _claims(claims: Iterable[Claim]) -> str:
     return f'<table class="claims">{head}<tbody>\n{"".join(lines)}</tbody></table>\n'
 
 
-def _picture(picture: Picture) -> str:
+def _picture(picture: Picture, anchor: str) -> str:
     buffer = io.BytesIO()
     picture.figure.savefig(buffer, format="png", dpi=170)
     plt.close(picture.figure)
     data = base64.b64encode(buffer.getvalue()).decode()
     caption = _text(picture.caption)
     return (
-        f'<figure><img id="{_text(picture.name)}" alt="{caption}" src="data:image/png;base64,{data}">'
+        f'<figure><img id="{_text(anchor)}" alt="{caption}" src="data:image/png;base64,{data}">'
         f"<figcaption>{caption}</figcaption></figure>\n"
     )
 
@@ -213,7 +213,7 @@ def _settings(stored: Stored) -> str:
     lines = ["Settings: " + "; ".join(f"{name} = {_shown(value)}" for name, value in settings.items()) + "."]
     if stored.changed:
         changed = ", ".join(stored.changed)
-        lines.append(f"Not the settings of the paper: {changed}. Verdicts of a smaller sweep are a rehearsal.")
+        lines.append(f"Not the settings of the paper: {changed}. The verdicts are a rehearsal.")
     done, planned = len(stored.rows), stored.num_planned
     lines.append(f"{done} of {planned} runs, {_duration(stored.seconds)} in all.")
     for environment in stored.environments:

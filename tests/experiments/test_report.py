@@ -64,6 +64,7 @@ def test_the_page_needs_no_other_file(pages):
     assert page.open == []
     assert len(page.images) == 3
     assert all(image.startswith("data:image/png;base64,") for image in page.images)
+    assert len(set(page.ids)) == len(page.ids)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
     assert "http" not in text.replace('charset="utf-8"', "")
     assert len(text) < 3_000_000

@@ -63,7 +63,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure with a line below it. `name` is made of letters, digits and underscores."""
+    """A figure with a line below it. `name`, made of letters, digits and underscores, tells it from others."""
 
     name: str
     caption: str

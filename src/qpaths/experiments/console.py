@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import matplotlib as mpl
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -18,11 +17,6 @@ from .store import Store
 _COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
 
 
-def use_files_only() -> None:
-    """Pictures go to files, also where there is a screen."""
-    mpl.use("Agg")
-
-
 def show_experiments() -> None:
     """One line for each experiment."""
     table = Table(box=None, pad_edge=False)
@@ -30,9 +24,8 @@ def show_experiments() -> None:
         table.add_column(column, no_wrap=column == "name")
     for experiment in find_all().values():
         table.add_row(experiment.name, experiment.title, experiment.paper, experiment.duration)
-    console = Console()
-    console.print(table)
-    console.print("\nTimes are on two cores with --jobs 2. `qpaths run NAME --smoke` tries one out in seconds.")
+    Console().print(table)
+    print("\nTimes are on two cores with --jobs 2. `qpaths run NAME --smoke` tries one out in seconds.")
 
 
 def run_experiment(
@@ -51,10 +44,9 @@ def run_experiment(
             sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, progress=progress)
         rows = store.rows()
     show_claims(experiment.claims(rows))
-    console = Console()
     if settings != experiment.settings or num_seeds < (experiment.num_seeds or 1):
-        console.print("A smaller sweep than the paper's: its verdicts are a rehearsal.")
-    console.print(f"{len(rows)} rows in {folder}. For pictures and tables: qpaths report {folder}", soft_wrap=True)
+        print("Not the settings of the paper: these verdicts are a rehearsal.")
+    print(f"{len(rows)} rows in {folder}. For pictures and tables: qpaths report {folder}")
 
 
 def show_claims(claims: Sequence[Claim]) -> None:
