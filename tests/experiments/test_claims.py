@@ -133,7 +133,7 @@ def test_the_stable_order_must_rise(synthetic):
     wrong = _changed(rows, lambda row: {"share_lost": 0.0}, num_data=768)
     _only(_flipped("fig_varying_n", rows, wrong), "the smallest q at which the formula")
     wrong = _changed(
-        rows, lambda row: {"log_evidence": row["log_evidence"] + 200}, num_data=400, delta=delta_grid(20)[-1]
+        rows, lambda row: {"log_evidence": row["log_evidence"] + 200}, num_data=400, delta=delta_grid(20, 1e-4, 1.0)[-1]
     )
     _only(_flipped("fig_varying_n", rows, wrong), "the best q is a little below 1")
 

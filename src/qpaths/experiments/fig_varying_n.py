@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..kernels import RandomWalk
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, Verdict, all_of, group, judge
+from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, Verdict, all_of, group, judge, yes_or_no
 from .datasets import Regression, load, logistic_regression
 from .paper import delta_grid
 from .regression import q_path, run_smc, schedule_of
@@ -20,7 +20,7 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
     return [
         Run({"num_data": num_data, "delta": delta, **common}, seed)
         for num_data in settings["num_data"]
-        for delta in (0.0, *delta_grid(settings["num_deltas"]))
+        for delta in (0.0, *delta_grid(settings["num_deltas"], 1e-4, 1.0))
         for seed in range(num_seeds)
     ]
 
@@ -52,16 +52,30 @@ class _ByNumber:
     def found(self, num: int, delta: float) -> dict[int, Row]:
         return {row.seed: row for row in self.rows.get((num, delta), [])}
 
-    def gain(self, num: int, delta: float) -> Estimate | None:
-        """How much higher the log evidence is than along the geometric path, on the same data."""
+    def gains(self, num: int, delta: float) -> dict[int, float]:
+        """How much higher the log evidence is than along the geometric path, on the same data, by seed."""
         ours, geometric = self.found(num, delta), self.found(num, 0.0)
-        pairs = [ours[seed]["log_evidence"] - geometric[seed]["log_evidence"] for seed in ours if seed in geometric]
-        return mean(pairs) if pairs else None
+        return {
+            seed: ours[seed]["log_evidence"] - geometric[seed]["log_evidence"] for seed in ours if seed in geometric
+        }
 
-    def best(self, num: int) -> tuple[float, Estimate] | None:
-        """1 - q of the highest mean log evidence, which is a lower bound of the truth; and its gain."""
-        gains = [(delta, gain) for delta in self.deltas if (gain := self.gain(num, delta))]
-        return max(gains, key=lambda one: one[1].value) if gains else None
+    def best(self, num: int, seeds: range | None = None) -> float | None:
+        """1 - q of the highest mean log evidence, which is a lower bound of the truth; on some of the seeds."""
+        means = {}
+        for delta in self.deltas:
+            gains = [gain for seed, gain in self.gains(num, delta).items() if seeds is None or seed in seeds]
+            if gains:
+                means[delta] = np.mean(gains)
+        return max(means, key=lambda delta: means[delta]) if means else None
+
+    def fair_gain(self, num: int) -> Estimate | None:
+        """The gain of the best q, chosen on the other half of the seeds: the best of many has an unfair one."""
+        gains: list[float] = []
+        for half in (0, 1):
+            chosen = self.best(num, range(1 - half, 10**6, 2))
+            if chosen is not None:
+                gains += [gain for seed, gain in self.gains(num, chosen).items() if seed % 2 == half]
+        return mean(gains) if gains else None
 
     def stable(self, num: int) -> float | None:
         """The largest 1 - q up to which the formula as published has a number at most particles."""
@@ -86,17 +100,16 @@ def _claims(rows: list[Row]) -> list[Claim]:
             _rises(stable, max(table.deltas)),
         )
     ]
-    bests = {num: best for num in table.nums if (best := table.best(num))}
-    if bests:
-        largest = max(delta for delta, _ in bests.values())
-        least_num = min(bests, key=lambda num: bests[num][1].value)
-        close = Verdict.HOLDS if largest <= 0.02 else Verdict.FAILS
+    bests = {num: best for num in table.nums if (best := table.best(num)) is not None}
+    gains = {num: gain for num in table.nums if (gain := table.fair_gain(num))}
+    if bests and gains:
+        largest, least = max(bests.values()), min(gains, key=lambda num: gains[num].value)
         claims.append(
             Claim(
                 "the best q is a little below 1 at every number of data, and better than q = 1",
                 "q = 1 - delta for small delta > 0",
-                f"1 - q at most {largest:.2g}; least gain, {least_num} data: {bests[least_num][1]} nats",
-                all_of([close, *(judge(*gain, 0.0, np.inf) for _, gain in bests.values())]),
+                f"1 - q at most {largest:.2g}; least gain, q chosen on other seeds: {gains[least]} nats ({least} data)",
+                all_of([yes_or_no(largest <= 0.02), *(judge(*gain, 0.0, np.inf) for gain in gains.values())]),
             )
         )
     return claims
@@ -113,9 +126,9 @@ def _rises(stable: list[float], edge: float) -> Verdict:
 def _pictures(rows: list[Row]) -> list[Picture]:
     table = _ByNumber(rows)
     figure, ax = plt.subplots(figsize=(7.2, 3.8), layout="constrained")
-    ax.set(yscale="log", xlabel="number of data", ylabel="1 - q", ylim=(0.2, 0.7e-5))
+    ax.set(yscale="log", xlabel="number of data", ylabel="1 - q", ylim=(1.4, 0.7e-4))
     stable = [(num, delta) for num in table.nums if (delta := table.stable(num))]
-    best = [(num, found[0]) for num in table.nums if (found := table.best(num)) and found[0] > 0]
+    best = [(num, delta) for num in table.nums if (delta := table.best(num))]
     ax.plot(*np.reshape(stable, (-1, 2)).T, "o-", color="C1", label="smallest stable q, formula as published")
     ax.plot(*np.reshape(best, (-1, 2)).T, "o-", color="C0", label="best q")
     ax.set_xticks(table.nums, [str(num) for num in table.nums])
@@ -129,13 +142,13 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
     table = _ByNumber(rows)
     lines = []
     for num in table.nums:
-        stable, best = table.stable(num), table.best(num)
-        ours = [f"{1 - best[0]:.5g}", str(best[1])] if best else ["", ""]
-        lines.append([str(num), f"{1 - stable:.4g}" if stable is not None else "none", *ours])
+        stable, best, gain = table.stable(num), table.best(num), table.fair_gain(num)
+        shown = [f"{1 - delta:.4g}" if delta is not None else "none" for delta in (stable, best)]
+        lines.append([str(num), *shown, str(gain) if gain else ""])
     note = (
         "Stable: evaluated as the paper writes it, in double precision, the path has a number at most of the "
         "particles. qpaths evaluates it otherwise and has a number at every q. Best: the highest mean log "
-        "evidence, a lower bound of the truth; the gain is over q = 1 on the same data."
+        "evidence, a lower bound of the truth; the gain is over q = 1 on the same data, with q chosen on other seeds."
     )
     columns = ["data", "smallest stable q", "best q", "gain in nats"]
     return [Sheet("By number of data", columns, lines, note)]

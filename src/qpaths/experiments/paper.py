@@ -23,9 +23,9 @@ TRUTHS = {
 }
 
 
-def delta_grid(num: int) -> list[float]:
-    """The paper's grid of 1 - q: `num` values log-spaced from 1e-5 to 1e-1."""
-    return [float(delta) for delta in np.logspace(-5, -1, num)]
+def delta_grid(num: int, low: float = 1e-5, high: float = 1e-1) -> list[float]:
+    """Values of 1 - q that are log-spaced, from 1e-5 to 1e-1 as in the paper."""
+    return [float(delta) for delta in np.geomspace(low, high, num)]
 
 
 def figures(name: str) -> list[dict[str, str]]:
