@@ -37,8 +37,8 @@ def test_gaps_have_the_mean_that_quadrature_gives(endpoints, kind, key):
 
 def test_one_program_serves_every_number_and_q(key):
     """Neither q nor the number of distributions recompiles."""
-    exact_bounds(path_of("gaussian", "grid", 0.1), 3, 50, key=key)
+    exact_bounds(path_of("gaussian", "grid", 0.1), 3, NUM, key=key)
     size = exact_bounds._cache_size()
     for delta, num in ((0.0, 5), (0.01, 9), (-1.0, 4)):
-        exact_bounds(path_of("gaussian", "grid", delta), num, 50, key=key)
+        exact_bounds(path_of("gaussian", "grid", delta), num, NUM, key=key)
     assert exact_bounds._cache_size() == size
