@@ -94,7 +94,7 @@ def plot_panels(
         plot_curves(grid, densities, betas, ax=ax, title=name)
     for ax in axes.flat[len(panels) :]:
         ax.set_axis_off()
-    for ax in axes.T[:, len(panels) // columns - 1 :].flat:
+    for ax in axes.flat[max(len(panels) - columns, 0) : len(panels)]:
         ax.tick_params(labelbottom=True)  # a column that ends early has its numbers there
     axes.flat[0].set_xlim(*(limits or (grid[0], grid[-1])))
     _beta_bar(figure, axes, COLORMAP, aspect=20 * rows)

@@ -166,11 +166,13 @@ def _pictures(rows: list[Row]) -> list[Picture]:
             place, value, spread = np.array(shown, float).T
             ax.errorbar(place + 0.3, value, spread, fmt="o", color="C1", markersize=3, linewidth=0.8)
         else:
-            ax.text(0.5, 0.08, "no number in the paper", ha="center", transform=ax.transAxes, color="C1", fontsize=8)
+            ax.text(0.5, 0.9, "no number in the paper", ha="center", transform=ax.transAxes, color="C1", fontsize=8)
         ax.set_title(f"$q = {q:g}$", fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
     for ax in axes.flat[len(runs.orders) :]:
         ax.set_axis_off()
+    for ax in axes.flat[max(len(runs.orders) - 3, 0) : len(runs.orders)]:
+        ax.tick_params(labelbottom=True)  # a column that ends early has its numbers there
     axes[0, 0].set_xticks(places, [str(moves) for moves in runs.moves])
     figure.supxlabel("moves per distribution", fontsize=10)
     figure.supylabel("log evidence", fontsize=10)

@@ -55,7 +55,10 @@ def _claims(rows: list[Row]) -> list[Claim]:
         distance = _distance_from_family(row)
         statement = "q = 2 stays in the Student-t family of one degree of freedom"
         claims.append(Claim(statement, "proved", f"largest difference {distance:.1e}", yes_or_no(distance < 1e-9)))
-    for q, wanted, words in ((1.0, 2, "q = 1 still has two modes halfway, as a mixture"), (1.5, 1, "q = 1.5 has one")):
+    for q, wanted, words in (
+        (1.0, 2, "q = 1 still has two modes halfway, as a mixture"),
+        (1.5, 1, "q = 1.5 has one mode"),
+    ):
         if row := row_where(rows, q=q):
             modes = num_modes(row["densities"][len(row["betas"]) // 2])
             claims.append(Claim(words, "fig. 8", f"{modes}", yes_or_no(modes == wanted)))
