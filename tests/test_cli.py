@@ -1,8 +1,19 @@
 """The command line, as a user calls it."""
 
+import resource
+import subprocess
+import sys
+
+import pytest
 from typer.testing import CliRunner
 
 from qpaths.cli import app
+from qpaths.experiments.base import find_all
+from qpaths.experiments.store import Store
+
+
+def _call(*arguments):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
 def test_demo_draws_the_picture(tmp_path):
@@ -16,3 +27,115 @@ def test_demo_draws_the_picture(tmp_path):
 def test_help_is_shown_without_arguments():
     done = CliRunner().invoke(app, [])
     assert "demo" in done.output
+
+
+def test_every_command_has_help():
+    for command in ("list", "run", "report", "demo"):
+        done = _call(command, "--help")
+        assert done.exit_code == 0
+        assert "Usage" in done.output
+
+
+def test_list_shows_every_experiment():
+    done = _call("list")
+    assert done.exit_code == 0
+    for name, experiment in find_all().items():
+        assert name in done.output
+        assert experiment.duration in done.output
+
+
+def test_a_run_is_stored_and_goes_on(tmp_path):
+    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 0, done.output
+    assert "0 of 4 runs" in done.stderr
+    assert "holds" in done.stdout
+    assert "rehearsal" in done.stdout
+    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 0
+    assert done.stderr == "4 of 4 runs\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "fig22"], "no experiment 'fig22', did you mean 'fig2'?"),
+        (["run", "fig2", "--set", "num_beta=3"], "no setting 'num_beta', did you mean 'num_betas'?"),
+        (["run", "fig2", "--set", "num_betas=few"], "'num_betas' must be a whole number, got 'few'"),
+        (["run", "fig2", "--seeds", "3"], "nothing in fig2 is random"),
+        (["run", "fig_escort", "--set", "orders=5", "--smoke"], "`orders` must lie between 1 and 3"),
+        (["run", "table1", "--set", "datasets=iris", "--smoke"], "must be one of pima, sonar, got 'iris'"),
+        (["report", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = _call(*arguments)
+    assert done.exit_code == 2
+    line = done.stderr.splitlines()[-1]
+    assert line.startswith("qpaths: ")
+    assert words in line
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments", [["run"], ["run", "fig2", "--seeds", "0"], ["run", "fig2", "--jobs", "x"], ["go"]]
+)
+def test_wrong_usage_is_code_2(arguments):
+    assert _call(*arguments).exit_code == 2
+
+
+def test_a_folder_of_another_experiment_is_refused(tmp_path):
+    _call("run", "fig2", "--smoke", "--out", tmp_path)
+    done = _call("run", "fig3", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "holds runs of fig2, not of fig3" in done.stderr
+    with Store.open(tmp_path) as store:
+        assert store.count() == 4
+
+
+def test_a_fault_of_the_program_is_code_1(monkeypatch):
+    def broken():
+        raise KeyError("lost")
+
+    monkeypatch.setattr("qpaths.experiments.console.find_all", broken)
+    done = _call("list")
+    assert done.exit_code == 1
+    assert done.stderr == "qpaths: unexpected KeyError: 'lost' (--debug shows where)\n"
+
+
+def test_ctrl_c_is_code_130(monkeypatch, tmp_path):
+    def interrupted(*given, **named):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qpaths.experiments.sweep.sweep", interrupted)
+    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 130
+    assert "the same command goes on from there" in done.stderr
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_debug_shows_where_an_error_comes_from(place, tmp_path):
+    command = ["report", str(tmp_path)]
+    done = _call(*(["--debug", *command] if place == "before" else [*command, "--debug"]))
+    assert "holds no runs" in str(done.exception)
+
+
+def test_a_full_disk_is_one_line(tmp_path):
+    """No file may grow beyond 150 kB: the database is refused room in the middle of the sweep."""
+    limit = 150_000
+    done = subprocess.run(
+        [sys.executable, "-c", "from qpaths.cli import main; main()", "run", "fig2", "--out", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert done.returncode == 2, done.stderr
+    assert "free some room on the disk" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    with Store.open(tmp_path) as store:
+        stored = len(store.rows())
+    assert 0 < stored < 4
+    assert _call("run", "fig2", "--out", tmp_path).exit_code == 0
+    with Store.open(tmp_path) as store:
+        assert len(store.rows()) == 4

@@ -35,6 +35,7 @@ LAYERS = [
     ["testing"],
     ["plotting", "adapters"],
     ["experiments"],
+    ["report"],
     ["cli"],
 ]
 

@@ -1,23 +1,115 @@
 """The command line."""
 
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import jax
 import typer
+from typer.core import TyperGroup
+
+
+class _Commands(TyperGroup):
+    """Errors are one line; `--debug`, anywhere on the line, shows where they come from.
+
+    The exit code is 2 for what the user can mend and 1 for a fault of the program.
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if "--debug" in args:
+            args = ["--debug", *(arg for arg in args if arg != "--debug")]
+        return super().parse_args(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        from .experiments.base import UserError
+
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort):
+            raise
+        except Exception as error:
+            if ctx.params.get("debug") or hasattr(error, "exit_code"):  # which errors of usage have
+                raise
+            if isinstance(error, UserError | OSError | ValueError | ArithmeticError):
+                _complain(str(error), code=2)
+            _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
+        except KeyboardInterrupt:
+            _complain("interrupted; finished runs are stored, and the same command goes on from there.", code=130)
+
+
+def _complain(message: str, code: int) -> NoReturn:
+    print("qpaths:", " ".join(message.split()), file=sys.stderr)
+    raise typer.Exit(code)
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="Annealing paths from power means: log evidence with error bars.",
+    epilog="Start with `qpaths list`, then `qpaths run fig2` and `qpaths report out`.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
 )
 
 
 @app.callback()
-def _setup() -> None:
+def _setup(
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+) -> None:
     # Evidence is a sum of many small numbers; the library leaves the precision to its user, and here that is us.
     jax.config.update("jax_enable_x64", True)
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """List the experiments: each is a table or figure of the q-paths paper."""
+    from .experiments.console import show_experiments
+
+    show_experiments()
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="An experiment; `qpaths list` shows them all.")],
+    smoke: Annotated[bool, typer.Option("--smoke", help="A small version, done in seconds: does it run?")] = False,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, in place of the paper's.", min=1)] = None,
+    change: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; lists are separated by commas. Repeatable."),
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Worker processes. The rows do not depend on it.", min=1)] = 1,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the rows.", show_default="out/NAME, or out/NAME-smoke")
+    ] = None,
+) -> None:
+    """Run an experiment, and compare with the paper.
+
+    Each run of the sweep is stored as it finishes. After an interruption of any kind the same command goes on where it
+    stopped. More seeds are added to those that are there; other settings need another folder.
+    """
+    from .experiments.console import run_experiment
+
+    run_experiment(name, smoke=smoke, seeds=seeds, changes=change or [], jobs=jobs, out=out)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `qpaths run`, or one that holds several.")],
+    out: Annotated[Path | None, typer.Option(help="The page.", show_default="DIR/report.html")] = None,
+) -> None:
+    """Write one HTML page from stored runs: pictures and tables beside the paper's, settings and verdicts.
+
+    Nothing is computed anew, and the page needs no other file.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from .report import write_report
+
+    page = out or folder / "report.html"
+    write_report(folder, page)
+    typer.echo(f"Report: {page.resolve()}")
 
 
 @app.command()

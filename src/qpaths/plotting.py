@@ -53,13 +53,52 @@ def plot_path(
 ) -> Axes:
     """The normalised densities along a one-dimensional path, one line per beta, base dark and target light."""
     ax = plt.gca() if ax is None else ax
+    return plot_curves(
+        grid, path_densities(path, grid, betas, heavy_tails=heavy_tails), betas, ax=ax, colormap=colormap, title=title
+    )
+
+
+def plot_curves(
+    grid: Any, densities: Any, betas: Any, *, ax: Axes, colormap: str = COLORMAP, title: str | None = None
+) -> Axes:
+    """Densities that were computed before, one row per beta, in the colours of `plot_path`."""
     colors: Colormap = plt.get_cmap(colormap)
-    for beta, density in zip(betas, path_densities(path, grid, betas, heavy_tails=heavy_tails), strict=True):
+    for beta, density in zip(betas, densities, strict=True):
         ax.plot(grid, density, color=colors(0.92 * float(beta)), linewidth=1.4)
     _quiet(ax)
     if title is not None:
         ax.set_title(title)
     return ax
+
+
+def plot_panels(
+    panels: Mapping[str, Any],
+    grid: Any,
+    betas: Any,
+    *,
+    columns: int = 2,
+    behind: Any = None,
+    limits: tuple[float, float] | None = None,
+) -> Figure:
+    """Stored densities, one panel for each name; `behind` are densities to draw in grey in every panel.
+
+    `limits` are those of the axis of x, where the grid reaches further than the eye needs.
+    """
+    rows = -(-len(panels) // columns)
+    figure, axes = plt.subplots(
+        rows, columns, figsize=(7.2, 2.1 * rows + 0.6), sharex=True, sharey="row", layout="constrained", squeeze=False
+    )
+    for ax, (name, densities) in zip(axes.flat, panels.items(), strict=False):
+        if behind is not None:
+            ax.plot(grid, np.asarray(behind).T, color="0.75", linewidth=1.0)
+        plot_curves(grid, densities, betas, ax=ax, title=name)
+    for ax in axes.flat[len(panels) :]:
+        ax.set_axis_off()
+    for ax in axes.flat[max(len(panels) - columns, 0) : len(panels)]:
+        ax.tick_params(labelbottom=True)  # a column that ends early has its numbers there
+    axes.flat[0].set_xlim(*(limits or (grid[0], grid[-1])))
+    _beta_bar(figure, axes, COLORMAP, aspect=20 * rows)
+    return figure
 
 
 def plot_paths(
@@ -148,10 +187,10 @@ def plot_escort_and_q_paths(locs: Any, scales: Any, orders: Any, grid: Any, beta
     return figure
 
 
-def _beta_bar(figure: Figure, axes: Any, colormap: str) -> None:
+def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: int = 25) -> None:
     """The bar that reads the colours."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
-    figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=25, pad=0.01)
+    figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=aspect, pad=0.01)
 
 
 def _truncated(colormap: str) -> Colormap:

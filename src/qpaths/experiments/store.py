@@ -1,0 +1,229 @@
+"""The table of an experiment on disk: one SQLite file in a folder, one row per finished run, written as it finishes."""
+
+import contextlib
+import datetime
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .base import Experiment, Row, Run, Settings, UserError, canonical
+
+FILE = "runs.sqlite"
+SCHEMA = 1
+_META = {"schema", "experiment", "version", "settings", "num_seeds"}
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS environments (id INTEGER PRIMARY KEY, content TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS rows (
+    id INTEGER PRIMARY KEY,
+    settings TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    content TEXT NOT NULL,
+    checksum TEXT NOT NULL,
+    environment INTEGER NOT NULL REFERENCES environments (id),
+    seconds REAL NOT NULL,
+    finished TEXT NOT NULL,
+    UNIQUE (settings, seed)
+);
+"""
+
+
+class Store:
+    """The rows of one experiment with one set of settings, and the environments that made them.
+
+    A row is committed, and on the disk, before `add` returns: a process that is killed loses only the runs under way.
+    Rows are only ever added. The file says whose it is; a folder of another experiment, version or settings is refused
+    and left as it is.
+    """
+
+    def __init__(self, folder: Path, connection: sqlite3.Connection):
+        self.folder = folder
+        self.connection = connection
+
+    @staticmethod
+    @contextlib.contextmanager
+    def create(folder: Path, experiment: Experiment, settings: Settings, num_seeds: int) -> Iterator["Store"]:
+        """The store in a folder, made if it is missing, for the rows of these settings."""
+        folder.mkdir(parents=True, exist_ok=True)
+        with _opened(folder, "rwc") as store, store._complaints():
+            if not store._tables():
+                store.connection.executescript("BEGIN;" + _TABLES + "COMMIT;")
+            meta = store.meta() if store._meta_count() else {}
+            if meta:
+                store._check_schema()
+            if meta and store.count():
+                _check_same(folder, meta, experiment, settings)
+                num_seeds = max(num_seeds, meta["num_seeds"])
+            store._write_meta(
+                schema=SCHEMA,
+                experiment=experiment.name,
+                version=experiment.version,
+                settings=dict(settings),
+                num_seeds=num_seeds,
+            )
+            yield store
+
+    @staticmethod
+    @contextlib.contextmanager
+    def open(folder: Path) -> Iterator["Store"]:
+        """The store that is in a folder, for reading."""
+        if not (folder / FILE).is_file():
+            raise UserError(f"{folder} holds no runs: give a folder that `qpaths run` wrote.")
+        # Not read-only: a process that was killed in the middle of a commit leaves a journal to be rolled back.
+        with _opened(folder, "rw") as store, store._complaints():
+            if "meta" not in store._tables() or not store._meta_count():
+                raise UserError(f"{folder / FILE} is not a table of qpaths: give a folder that `qpaths run` wrote.")
+            store._check_schema()
+            yield store
+
+    def meta(self) -> dict[str, Any]:
+        """Experiment, version, settings, number of seeds, and the schema of the file."""
+        found = self.connection.execute("SELECT name, value FROM meta").fetchall()
+        try:
+            meta = {name: json.loads(value) for name, value in found}
+        except ValueError as error:
+            raise _damaged(self.folder / FILE, error) from error
+        if missing := _META - set(meta):
+            raise _damaged(self.folder / FILE, f"it does not say its {', '.join(sorted(missing))}")
+        return meta
+
+    def count(self) -> int:
+        return int(self.connection.execute("SELECT count(*) FROM rows").fetchone()[0])
+
+    def keys(self) -> set[tuple[str, int]]:
+        """Which runs are there."""
+        return set(self.connection.execute("SELECT settings, seed FROM rows").fetchall())
+
+    def add_environment(self, content: dict[str, Any]) -> int:
+        """Note where the rows to come are made."""
+        with self._complaints(), self.connection:
+            cursor = self.connection.execute("INSERT INTO environments (content) VALUES (?)", [canonical(content)])
+        return int(cursor.lastrowid or 0)
+
+    def environments(self) -> list[dict[str, Any]]:
+        """Every environment that made a row, oldest first."""
+        found = self.connection.execute(
+            "SELECT content FROM environments WHERE id IN (SELECT environment FROM rows) ORDER BY id"
+        )
+        return [json.loads(content) for (content,) in found]
+
+    def seconds(self) -> float:
+        """Time of all runs together."""
+        return float(self.connection.execute("SELECT coalesce(sum(seconds), 0) FROM rows").fetchone()[0])
+
+    def add(self, run: Run, values: dict[str, Any], environment: int, seconds: float) -> None:
+        """Add the row of a run; one that is already there stays."""
+        settings, seed = run.key
+        content = canonical(values)
+        finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        record = settings, seed, content, _checksum(settings, seed, content), environment, seconds, finished
+        with self._complaints(), self.connection:
+            self.connection.execute(
+                "INSERT OR IGNORE INTO rows (settings, seed, content, checksum, environment, seconds, finished) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                record,
+            )
+
+    def rows(self) -> list[Row]:
+        """Every row, in an order that does not depend on when each was made."""
+        with self._complaints():
+            found = self.connection.execute(
+                "SELECT id, settings, seed, content, checksum FROM rows ORDER BY settings, seed"
+            ).fetchall()
+        rows = []
+        for number, settings, seed, content, checksum in found:
+            if _checksum(settings, seed, content) != checksum:
+                raise UserError(
+                    f"row {number} of {self.folder / FILE} is damaged (its checksum differs); the others are kept. "
+                    f"Take a copy of the folder, or delete that row (sqlite3 {FILE} 'DELETE FROM rows WHERE id = "
+                    f"{number}') and run again: only it is computed anew."
+                )
+            rows.append(Row(json.loads(settings), seed, json.loads(content)))
+        return rows
+
+    def _tables(self) -> list[str]:
+        found = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        return [name for (name,) in found]
+
+    def _meta_count(self) -> int:
+        return int(self.connection.execute("SELECT count(*) FROM meta").fetchone()[0])
+
+    def _check_schema(self) -> None:
+        schema = self.meta().get("schema")
+        if schema != SCHEMA:
+            raise UserError(
+                f"{self.folder / FILE} is in version {schema} of the format, and this is version {SCHEMA}: read it "
+                f"with the qpaths that wrote it, or take another folder."
+            )
+
+    def _write_meta(self, **content: Any) -> None:
+        with self.connection:
+            self.connection.executemany(
+                "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
+                [(name, canonical(value)) for name, value in content.items()],
+            )
+
+    @contextlib.contextmanager
+    def _complaints(self) -> Iterator[None]:
+        """What SQLite has to say, in words that say what to do."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise _in_words(self.folder / FILE, error) from error
+
+
+@contextlib.contextmanager
+def _opened(folder: Path, mode: str) -> Iterator[Store]:
+    path = folder / FILE
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=30)
+    except sqlite3.Error as error:
+        raise _in_words(path, error) from error
+    with contextlib.closing(connection):
+        yield Store(folder, connection)
+
+
+def _in_words(path: Path, error: sqlite3.Error) -> UserError:
+    """An error of SQLite by its kind: no room, no right to write, another program at work, or damage."""
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return UserError(
+            f"{path} could not be written ({error}): free some room on the disk and run the same command again. The "
+            f"rows that were there are kept."
+        )
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return UserError(f"{path} cannot be opened for writing ({error}): give a folder of your own with --out.")
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return UserError(f"{path} is in use by another program ({error}): wait for it, or take another folder.")
+    return _damaged(path, error)
+
+
+def _damaged(path: Path, reason: object) -> UserError:
+    return UserError(
+        f"{path} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another folder."
+    )
+
+
+def _checksum(settings: str, seed: int, content: str) -> str:
+    return hashlib.sha256(f"{settings}\n{seed}\n{content}".encode()).hexdigest()
+
+
+def _check_same(folder: Path, meta: dict[str, Any], experiment: Experiment, settings: Settings) -> None:
+    """Raise if a folder with rows belongs to something else."""
+    advice = "nothing was changed; take another folder with --out."
+    if meta["experiment"] != experiment.name:
+        raise UserError(f"{folder} holds runs of {meta['experiment']}, not of {experiment.name}: {advice}")
+    if meta["version"] != experiment.version:
+        raise UserError(
+            f"{folder} holds runs of version {meta['version']} of {experiment.name}, and this is version "
+            f"{experiment.version}: {advice}"
+        )
+    old = meta["settings"]
+    different = [name for name in {**old, **settings} if old.get(name) != settings.get(name)]
+    if different:
+        shown = ", ".join(f"{name} = {old.get(name)} there, {settings.get(name)} here" for name in different)
+        raise UserError(f"{folder} holds runs with other settings ({shown}): {advice}")

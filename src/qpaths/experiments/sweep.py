@@ -1,0 +1,102 @@
+"""A sweep: the runs of an experiment that are not in the store yet, here or in worker processes."""
+
+import concurrent.futures
+import concurrent.futures.process
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+
+from .base import Experiment, Run, Settings, UserError, find
+from .environment import describe
+from .store import Store
+
+Progress = Callable[[int, int, Run | None], None]
+"""Is told how many runs are done, how many there are, and which one was the last."""
+
+
+def sweep(
+    experiment: Experiment, settings: Settings, num_seeds: int, store: Store, *, jobs: int = 1, progress: Progress
+) -> None:
+    """Do the runs that are missing, and store each row as it finishes. The rows do not depend on `jobs`."""
+    runs = experiment.runs(settings, num_seeds)
+    finished = store.keys()
+    pending = [run for run in runs if run.key not in finished]
+    done = len(runs) - len(pending)
+    progress(done, len(runs), None)
+    if not pending:
+        return
+    environment = store.add_environment(describe())
+    for run, values, seconds in _results(experiment, pending, jobs):
+        store.add(run, values, environment, seconds)
+        done += 1
+        progress(done, len(runs), run)
+
+
+def _results(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[tuple[Run, dict[str, Any], float]]:
+    if jobs == 1:
+        for run in runs:
+            with _named(run):
+                values, seconds = _timed(experiment, run)
+            yield run, values, seconds
+        return
+    context = multiprocessing.get_context("spawn")  # a forked copy of a process that has used jax can hang
+    precision = bool(jax.config.read("jax_enable_x64"))
+    with concurrent.futures.ProcessPoolExecutor(min(jobs, len(runs)), context, _start, (precision,)) as pool:
+        futures = {pool.submit(_work, experiment.name, run): run for run in runs}
+        try:
+            for future in concurrent.futures.as_completed(futures):
+                run = futures[future]
+                with _named(run):
+                    values, seconds = future.result()
+                yield run, values, seconds
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _timed(experiment: Experiment, run: Run) -> tuple[dict[str, Any], float]:
+    start = time.perf_counter()
+    values = experiment.run_one(run.settings, run.seed)
+    return values, time.perf_counter() - start
+
+
+def _start(precision: bool) -> None:
+    """In a new worker: the precision of its parent, and an end when the parent ends, however it does.
+
+    Ctrl-C reaches all processes of a terminal; it is for the parent to act on.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    jax.config.update("jax_enable_x64", precision)
+    parent = multiprocessing.parent_process()
+
+    def leave() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=leave, daemon=True).start()
+
+
+def _work(name: str, run: Run) -> tuple[dict[str, Any], float]:
+    return _timed(find(name), run)
+
+
+@contextlib.contextmanager
+def _named(run: Run) -> Iterator[None]:
+    """An error of a run says which run it was; the rows before it are stored."""
+    try:
+        yield
+    except concurrent.futures.process.BrokenProcessPool as error:
+        raise UserError(
+            "a worker process was killed, perhaps for memory; finished runs are stored. Run the same command again, "
+            "with fewer --jobs."
+        ) from error
+    except (ValueError, RuntimeError, ArithmeticError) as error:
+        shown = ", ".join(f"{name} = {value}" for name, value in run.settings.items())
+        raise UserError(f"{error} This was the run with {shown}, seed {run.seed}; finished runs are stored.") from error

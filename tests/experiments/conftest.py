@@ -1,0 +1,71 @@
+"""Rows as if they had been run, at full size: what is made of rows is tested without making them."""
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from qpaths.experiments.base import Row, find
+from qpaths.experiments.paper import TRUTHS, figures
+
+mpl.use("Agg")
+
+PAPER = {(float(line["q"]), int(line["move_steps"])): line for line in figures("fig4")}
+
+
+def _toy(settings, rng):
+    """Gaps in the exact proportions, with errors of half a percent."""
+    num_steps = settings["num_distributions"] - 1
+    scale = {"gaussian": 43.3333, "student_t": 4.667}[settings["endpoints"]] / num_steps
+    factor = {"geometric": 1.0, "moment": 1.0, "escort_moment": 3.5, "family": 2.0}.get(settings["path"])
+    if factor is None:
+        factor = 1 - (4.55 if settings["endpoints"] == "gaussian" else 0.25) * settings["delta"]
+    exact = factor * scale
+    gap = exact * (1 + 0.005 * rng.standard_normal())
+    return {"lower": -gap / 2, "upper": gap / 2, "gap": gap, "gap_se": 0.005 * exact, "exact_gap": exact}
+
+
+def _smc(log_evidence, delta):
+    return {
+        "log_evidence": float(log_evidence),
+        "log_evidence_se": 1.0,
+        "delta_used": delta,
+        "num_steps": 9,
+        "acceptance": 0.2,
+        "likelihoods": 100_000,
+        "share_lost": float(delta > 0.05),
+    }
+
+
+def _error(delta, rng):
+    """Smallest at 1 - q = 0.002, as with a linear schedule."""
+    distance = abs(np.log10(max(delta, 1e-5) / 0.002))
+    return (8 + 40 * distance) * np.exp(0.2 * rng.standard_normal())
+
+
+def _values(name, settings, rng):
+    if name == "toy_bdmc":
+        return _toy(settings, rng)
+    if name == "fig4":
+        line = PAPER[settings["q"], settings["moves"]]
+        median, sd = float(line["median_log_evidence"] or -700), float(line["sd"] or 50)
+        return _smc(median + 0.5 * sd * rng.standard_normal(), 1 - settings["q"])
+    if name == "table1":
+        scale = 1.0 if settings["schedule"] == "linear" else 0.05
+        return _smc(
+            TRUTHS[settings["dataset"]].log_evidence - scale * _error(settings["delta"], rng), settings["delta"]
+        )
+    values = _smc(-settings["num_data"] / 2 - _error(settings["delta"], rng), settings["delta"])
+    return {**values, "share_lost": float(settings["delta"] * settings["num_data"] > 37)}
+
+
+@pytest.fixture
+def synthetic():
+    """`synthetic(name)`: the rows of a full sweep of an experiment with noise, in the order of its store."""
+
+    def rows(name):
+        experiment, rng = find(name), np.random.default_rng(1)
+        runs = experiment.runs(experiment.settings, min(experiment.num_seeds, 10))
+        made = [Row(run.settings, run.seed, _values(name, run.settings, rng)) for run in runs]
+        return sorted(made, key=lambda row: (str(row.settings), row.seed))
+
+    return rows

@@ -1,0 +1,155 @@
+"""The page: complete, self-contained, and opened by a real browser without complaint."""
+
+import dataclasses
+import html.parser
+import json
+import shutil
+import subprocess
+
+import pytest
+from typer.testing import CliRunner
+
+from qpaths import report
+from qpaths.cli import app
+from qpaths.experiments.base import Run, UserError, find
+from qpaths.experiments.store import FILE, Store
+
+BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def _store(folder, name, rows):
+    """A folder with these rows."""
+    experiment = find(name)
+    seeds = max(row.seed for row in rows) + 1
+    with Store.create(folder, experiment, experiment.settings, seeds) as store:
+        store.connection.execute("PRAGMA synchronous = OFF")
+        environment = store.add_environment({"qpaths": "test"})
+        for row in rows:
+            store.add(Run(row.settings, row.seed), dict(row.values), environment, 0.5)
+
+
+class _Page(html.parser.HTMLParser):
+    """What a page refers to, and how deep its tags are nested."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.images, self.links, self.ids, self.open = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.ids += [attrs["id"]] if "id" in attrs else []
+        self.images += [attrs["src"]] if tag == "img" else []
+        self.links += [attrs["href"]] if "href" in attrs else []
+        if tag not in ("meta", "img", "link", "br"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.fixture
+def pages(tmp_path, synthetic):
+    """A folder with three experiments in it."""
+    for name in ("fig4", "table1", "fig_varying_n"):
+        _store(tmp_path / name, name, synthetic(name)[::3])
+    return tmp_path
+
+
+def test_the_page_needs_no_other_file(pages):
+    done = CliRunner().invoke(app, ["report", str(pages)])
+    assert done.exit_code == 0, done.output
+    text = (pages / "report.html").read_text()
+    page = _Page(text)
+    assert page.open == []
+    assert len(page.images) == 3
+    assert all(image.startswith("data:image/png;base64,") for image in page.images)
+    assert len(set(page.ids)) == len(page.ids)
+    assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
+    assert "http" not in text.replace('charset="utf-8"', "")
+    assert len(text) < 3_000_000
+    # What a reader looks for: the paper's figure beside ours, settings, verdicts, and that runs are missing.
+    for words in ("79.02 (39.10)", "num_particles = 10000", "holds", " of 2520 runs", "pima, linear, 1 move"):
+        assert words in text
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium to open the page in one")
+def test_a_browser_shows_every_picture(pages, tmp_path):
+    """Headless Chromium reports the size of each picture and every error, through the title of the page."""
+    report.write_report(pages, pages / "page.html")
+    probe = """<script>
+      window.errors = []; window.addEventListener("error", e => window.errors.push(e.message || e.target.src), true);
+      window.addEventListener("load", () => { document.title = JSON.stringify({
+        pictures: [...document.images].map(i => i.complete ? i.naturalWidth : 0), errors: window.errors,
+        wide: document.documentElement.scrollWidth - window.innerWidth}); });</script></head>"""
+    text = (pages / "page.html").read_text()
+    (pages / "page.html").write_text(text.replace("</head>", probe, 1))
+    command = [
+        BROWSER,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        f"--user-data-dir={tmp_path / 'profile'}",
+        "--window-size=500,800",
+        "--enable-logging=stderr",
+        "--virtual-time-budget=5000",
+        "--dump-dom",
+        (pages / "page.html").as_uri(),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    title = done.stdout.split("<title>")[1].split("</title>")[0]
+    assert title.startswith("{"), done.stderr
+    found = json.loads(title)
+    assert len(found["pictures"]) == 3
+    assert min(found["pictures"]) > 800
+    assert found["errors"] == []
+    assert found["wide"] <= 0, "the page scrolls sideways on a phone"
+    assert "CONSOLE" not in done.stderr
+
+
+def test_words_are_not_taken_for_tags(tmp_path, synthetic):
+    rows = synthetic("fig_varying_n")[:3]
+    _store(tmp_path, "fig_varying_n", rows)
+    stored = report.load(tmp_path)
+    stored.environments[0]["machine"] = "<script>alert(1)</script>"
+    assert "<script>" not in report.render([stored])
+
+
+def test_a_folder_without_runs_is_told(tmp_path):
+    with pytest.raises(UserError, match="holds no runs"):
+        report.load_all(tmp_path)
+    with pytest.raises(UserError, match="there is no folder"):
+        report.load_all(tmp_path / "nowhere")
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 2
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_rows_of_another_version_are_not_drawn(tmp_path, synthetic, monkeypatch):
+    _store(tmp_path, "fig4", synthetic("fig4")[:3])
+    newer = dataclasses.replace(find("fig4"), version=2)
+    monkeypatch.setattr(report, "find", lambda name: newer)
+    with pytest.raises(UserError, match="runs of version 1 of fig4, and this qpaths draws version 2"):
+        report.load(tmp_path)
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, synthetic, monkeypatch):
+    _store(tmp_path, "fig_varying_n", synthetic("fig_varying_n")[:3])
+    page = tmp_path / "report.html"
+    page.write_text("old")
+
+    def full(self, *given, **named):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("pathlib.Path.write_text", full)
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "No space left on device" in done.stderr
+    assert page.read_text() == "old"
+    assert sorted(child.name for child in tmp_path.iterdir()) == ["report.html", FILE]
+
+
+def test_an_empty_sweep_has_a_page(tmp_path):
+    with Store.create(tmp_path, find("fig4"), find("fig4").settings, 1):
+        pass
+    assert "No run has finished yet" in report.render(report.load_all(tmp_path))
