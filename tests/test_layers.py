@@ -24,7 +24,7 @@ LAYERS = [
     ["algorithms.driver"],
     ["algorithms"],
     ["testing"],
-    ["plotting", "adapters"],
+    ["plotting", "adapters", "models"],
     ["experiments"],
     ["cli"],
 ]
