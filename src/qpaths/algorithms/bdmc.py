@@ -35,15 +35,17 @@ class BDMC(eqx.Module):
     def forward(self) -> AIS:
         return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey) -> BoundsResult:
+    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
+        `params` are parameters of the kernel that `AIS.pilot` found before, for this path or one like it; with them
+        there is no pilot.
         """
         example = example_of(path, key)
-        points = _one_per_chain(target_samples, example, self.num_chains)
+        points = one_per_chain(target_samples, example, self.num_chains)
         forward_key, reverse_key = key, jax.random.fold_in(key, 1)
-        annealing, state = self.forward.begin(path, key=forward_key)
+        annealing, state = self.forward.begin(path, key=forward_key, params=params)
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
 
@@ -56,8 +58,8 @@ class BDMC(eqx.Module):
         return BoundsResult(
             lower=lower_bound(forward.log_weights),
             upper=-lower_bound(reverse.log_weights),
-            lower_se=_mean_se(forward),
-            upper_se=_mean_se(reverse),
+            lower_se=mean_se(forward),
+            upper_se=mean_se(reverse),
             forward=forward,
             reverse=reverse,
         )
@@ -67,11 +69,12 @@ def _reversed(betas: Any) -> AbstractSchedule:
     return FixedSchedule(1 - betas[::-1])
 
 
-def _mean_se(result: Result) -> Scalar:
+def mean_se(result: Result) -> Scalar:
+    """Standard error of the mean log weight of independent chains."""
     return jnp.std(result.log_weights, ddof=1) / jnp.sqrt(float(result.log_weights.shape[0]))
 
 
-def _one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
+def one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
     """Draws with a leading axis of one per chain, whichever of the two forms was given."""
     samples = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), samples, example)
     shapes = jax.tree.map(jnp.shape, samples)

@@ -1,5 +1,10 @@
 """Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
 
+from .evaluate import Bounds as Bounds
+from .evaluate import Problem as Problem
+from .evaluate import evaluate_bounds as evaluate_bounds
+from .evaluate import evaluate_lower as evaluate_lower
+from .evaluate import shared_params as shared_params
 from .networks import BernoulliDecoder as BernoulliDecoder
 from .networks import Decoder as Decoder
 from .networks import GaussianDecoder as GaussianDecoder
@@ -8,5 +13,6 @@ from .posterior import DiagonalNormal as DiagonalNormal
 from .posterior import posterior_path as posterior_path
 from .posterior import simulate as simulate
 from .posterior import standard_normal as standard_normal
+from .released import ReleasedProtocol as ReleasedProtocol
 from .vae import VAE as VAE
 from .vae import load_vae as load_vae
