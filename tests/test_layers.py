@@ -19,7 +19,7 @@ LAYERS = [
     ["results"],
     ["algorithms.base"],
     ["algorithms.checks"],
-    ["algorithms.ais", "algorithms.smc", "algorithms.pt"],
+    ["algorithms.ais", "algorithms.smc", "algorithms.pt", "algorithms.tvo"],
     ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.progress"],
     ["algorithms.driver"],
     ["algorithms"],

@@ -4,6 +4,7 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 
 from .._checks import check_not_nan, is_concrete
 from .._types import ScalarLike
@@ -44,7 +45,7 @@ class QPath(AbstractPowerMeanPath):
             delta = 1 - q  # type: ignore[operator]
         check_not_nan("delta", delta)
         check_not_nan("log_scale", log_scale)
-        if is_concrete((delta, log_scale)) and jnp.isinf(delta) and log_scale != 0:
+        if is_concrete((delta, log_scale)) and np.isinf(delta) and log_scale != 0:
             raise ValueError(
                 f"`log_scale` must be 0 when q is infinite, got {log_scale}: a minimum or maximum has no weights."
             )
