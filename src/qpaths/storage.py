@@ -23,6 +23,7 @@ _USES = {
     "result": "read it with `qpaths.load_result`",
     "bounds": "read it with `qpaths.load_result`",
     "checkpoint": "go on from it with `qpaths.drive(..., checkpoint=...)`",
+    "training": "go on from it with `qpaths.models.train_vae(..., checkpoint=...)`",
 }
 
 

@@ -65,8 +65,8 @@ def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], temp
     `template` is a run of the right structure, of which only shapes and kinds of numbers are used.
     """
     _, notes, tree = storage.read(path, ("checkpoint",))
-    _check_settings(path, notes["settings"], settings)
-    params, state = _filled(path, (template.params, template.state), (tree["params"], tree["state"]))
+    check_settings(path, notes["settings"], settings)
+    params, state = filled(path, (template.params, template.state), (tree["params"], tree["state"]))
     stats = tree["stats"]
     return Run(params, state, [{name: stats[name][i] for name in stats} for i in range(int(state.stage))])
 
@@ -92,7 +92,8 @@ def stacked(rows: list[dict[str, Any]]) -> dict[str, np.ndarray]:
     return {name: np.array([row[name] for row in rows]) for name in rows[0]} if rows else {}
 
 
-def _check_settings(path: str | os.PathLike[str], before: dict[str, str], now: dict[str, str]) -> None:
+def check_settings(path: str | os.PathLike[str], before: dict[str, str], now: dict[str, str]) -> None:
+    """Raise where a run of other settings wrote the file."""
     for name in now | before:
         old, new = before.get(name, "missing"), now.get(name, "missing")
         if old != new:
@@ -107,7 +108,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:100]} ... {text[-50:]}"
 
 
-def _filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
+def filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
     """The stored arrays in the structure of the template."""
     arrays, wanted = _by_name(stored), _by_name(template)
     if arrays.keys() != wanted.keys():
