@@ -77,7 +77,7 @@ class AIS(eqx.Module):
         self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
     ) -> tuple[Annealing, State]:
         """As `begin`, from given draws of the base and given parameters of the kernel."""
-        population = Population(threshold=0.0, chunk_size=self.chunk_size)
+        population = Population(threshold=None, chunk_size=self.chunk_size)
         annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
         state = begin(annealing, points)
         raise_fault(annealing, state.fault, 0.0)

@@ -59,14 +59,15 @@ class State(NamedTuple):
 class Population(eqx.Module):
     """How particles are carried from one beta to the next.
 
-    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never. With
-    `chain_length` P > 1 the run is waste-free (Dau and Chopin, 2022): one particle in P is resampled and grows a chain
-    of P states, all of which are kept. `chunk_size` bounds how many particles are moved at once; the numbers do not
-    depend on it, because keys are folded by stage and particle.
+    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never; None
+    never either, known beforehand, so that nothing of it is compiled. With `chain_length` P > 1 the run is waste-free
+    (Dau and Chopin, 2022): one particle in P is resampled and grows a chain of P states, all of which are kept.
+    `chunk_size` bounds how many particles are moved at once; the numbers do not depend on it, because keys are folded
+    by stage and particle.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")
-    threshold: ScalarLike = 1.0
+    threshold: ScalarLike | None = 1.0
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
 
@@ -119,6 +120,8 @@ class Population(eqx.Module):
 
     def resample(self, state: State, key: PRNGKey, ess: Scalar) -> State:
         """Resample where the ESS has fallen below the threshold; waste-free runs keep one particle per chain."""
+        if self.threshold is None:
+            return state
         num = state.log_weights.shape[0] // self.chain_length
 
         def renew(state: State) -> State:

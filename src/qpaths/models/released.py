@@ -6,6 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from .._numerics import log_ess, log_mean_exp
@@ -95,7 +96,7 @@ def _chain(
     path: AbstractPath[Any], kernel: HMC, betas: Float[Array, " num"], point: Point, key: PRNGKey
 ) -> tuple[Point, Array, Array, Array]:
     """One chain: its end, and after each step its log weight, whether it moved, and its step size."""
-    position, unravel = jax.flatten_util.ravel_pytree(point)
+    position, unravel = ravel_pytree(point)
     flat = FlatPath(path, unravel)
     betas = betas.astype(position.dtype)
 
