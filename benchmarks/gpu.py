@@ -66,7 +66,21 @@ class Benchmark:
         self.decoder, self.weights = vae.decoder, {k: np.asarray(v) for k, v in arrays_of(vae).items()}
         self.z, self.x = simulate(self.decoder, arguments.images, key=jax.random.key(1))
         self.num_transitions = arguments.images * arguments.chains * (arguments.distributions - 1)
-        self.rows, self.bounds = [], {}
+        self.rows, self.bounds, self.rates = [], {}, {}
+
+    def save(self):
+        """All that was measured so far."""
+        if self.arguments.out is None:
+            return
+        content = {
+            "device": jax.devices()[0].device_kind,
+            "jax": jax.__version__,
+            "settings": {name: str(value) for name, value in vars(self.arguments).items() if name != "out"},
+            "matrix_tflop_per_s": self.rates,
+            "rows": self.rows,
+            "bounds": self.bounds,
+        }
+        self.arguments.out.write_text(json.dumps(content, indent=1) + "\n")
 
     def attempt(self, name, function):
         """A row of transitions per second, or of what went wrong."""
@@ -75,10 +89,12 @@ class Benchmark:
         except Exception as error:
             traceback.print_exc()
             self.rows.append({"name": name, "error": f"{type(error).__name__}: {str(error)[:300]}"})
+            self.save()
             return
         rate = self.num_transitions / seconds
         flops = rate * LEAPFROG * flops_of(self.decoder)
         self.rows.append({"name": name, "transitions_per_s": rate, "tflop_per_s": flops / 1e12})
+        self.save()
         print(f"{name}: {rate / 1e6:.3f} million transitions/s, {flops / 1e12:.1f} TFLOP/s", flush=True)
 
     def library(self, name, decoder, precision):
@@ -154,6 +170,7 @@ class Benchmark:
             key: [float(jnp.mean(values)), float(jnp.std(values)) / num**0.5]
             for key, values in (("lower", found.lower), ("upper", found.upper), ("gap", found.gap))
         }
+        self.save()
         text = ", ".join(f"{key} {mean:.4f} +- {error:.4f}" for key, (mean, error) in self.bounds[name].items())
         print(f"bounds, {name}: {text}", flush=True)
 
@@ -183,8 +200,30 @@ class Benchmark:
 def fused_configs(quick):
     if quick:
         return [Config(16, 4, 1, "tf32")]
-    shapes = [(64, 4, 2), (64, 8, 2), (128, 8, 2), (64, 8, 3)]
-    return [Config(*shape, precision) for precision in ("tf32", "bf16") for shape in shapes]
+    shapes = {"tf32": [(64, 4, 2), (64, 8, 2), (128, 8, 2)], "bf16": [(64, 4, 2), (128, 8, 2)]}
+    return [Config(*shape, precision) for precision in shapes for shape in shapes[precision]]
+
+
+def plain(benchmark):
+    for name, precision in PRECISIONS.items():
+        benchmark.library(f"qpaths AIS, {name}", benchmark.decoder, precision)
+        benchmark.kernel_alone(f"qpaths HMC alone, {name}", benchmark.decoder, precision)
+        benchmark.bounds_of(name, benchmark.decoder, precision)
+
+
+def fused(benchmark):
+    decoders = {str(c): FusedDecoder.of(benchmark.decoder, c) for c in fused_configs(benchmark.arguments.quick)}
+    for name, decoder in decoders.items():
+        benchmark.check(name, decoder)
+        benchmark.library(name, decoder, "tensorfloat32")
+    speeds = {row["name"]: row["transitions_per_s"] for row in benchmark.rows if "error" not in row}
+    for kind in ("tf32", "bf16"):
+        best = max((name for name in decoders if kind in name and name in speeds), default=None, key=speeds.get)
+        if best:
+            benchmark.bounds_of(best, decoders[best], "tensorfloat32")
+
+
+SECTIONS = {"plain": plain, "fused": fused, "pytorch": lambda benchmark: benchmark.pytorch()}
 
 
 def parse():
@@ -195,6 +234,7 @@ def parse():
     parser.add_argument("--distributions", type=int, default=101)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matrix", type=int, default=8192, help="size of the matrices whose product is timed")
+    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="one fused variant only")
     parser.add_argument("--out", type=Path, help="JSON file for all that was measured")
     return parser.parse_args()
@@ -210,32 +250,10 @@ def main():
         "bfloat16": matrix_rate(arguments.matrix, jnp.bfloat16, None, arguments.rounds),
     }
     print("matrix products of this card:", ", ".join(f"{k} {v:.1f} TFLOP/s" for k, v in rates.items()), flush=True)
-    for name, precision in PRECISIONS.items():
-        benchmark.library(f"qpaths AIS, {name}", benchmark.decoder, precision)
-        benchmark.kernel_alone(f"qpaths HMC alone, {name}", benchmark.decoder, precision)
-        benchmark.bounds_of(name, benchmark.decoder, precision)
-    fused = {str(c): FusedDecoder.of(benchmark.decoder, c) for c in fused_configs(arguments.quick)}
-    for name, decoder in fused.items():
-        benchmark.check(name, decoder)
-        benchmark.library(name, decoder, "tensorfloat32")
-    speeds = {row["name"]: row["transitions_per_s"] for row in benchmark.rows if "error" not in row}
-    for kind in ("tf32", "bf16"):
-        best = max((name for name in fused if kind in name and name in speeds), default=None, key=speeds.get)
-        if best:
-            benchmark.bounds_of(best, fused[best], "tensorfloat32")
-    benchmark.pytorch()
+    benchmark.rates = rates
+    for name in arguments.only:
+        SECTIONS[name](benchmark)
     print(benchmark.table())
-    if arguments.out:
-        settings = {name: str(value) for name, value in vars(arguments).items() if name != "out"}
-        content = {
-            "device": jax.devices()[0].device_kind,
-            "jax": jax.__version__,
-            "settings": settings,
-            "matrix_tflop_per_s": rates,
-            "rows": benchmark.rows,
-            "bounds": benchmark.bounds,
-        }
-        arguments.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
 if __name__ == "__main__":
