@@ -28,11 +28,12 @@ def measure(name, problem, data, algorithm, params):
     z, x = data
     evaluate_bounds(problem, x, z, algorithm, key=jax.random.key(3), params=params)
     start = time.perf_counter()
-    bounds = evaluate_bounds(problem, x, z, algorithm, key=jax.random.key(4), params=params).averaged()
+    bounds = evaluate_bounds(problem, x, z, algorithm, key=jax.random.key(4), params=params)
     seconds = time.perf_counter() - start
+    bounds = bounds.averaged()
     row = {
         "protocol": name,
-        "q": 1.0 if problem.delta is None else 1 - float(problem.delta),
+        "q": 1.0 if problem.delta is None else round(1 - float(problem.delta), 6),
         "num_distributions": algorithm.schedule.num,
         "lower": mean_and_error(bounds.lower),
         "upper": mean_and_error(bounds.upper),
