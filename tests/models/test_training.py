@@ -115,12 +115,14 @@ def test_command(tmp_path, capsys):
         "3",
         "--latent",
         "4",
+        "--test-every",
+        "1",
     ]
     out = tmp_path / "weights.npz"
     assert main(["--data", str(tmp_path / "data.npz"), "--out", str(out), *small]) == 0
     assert "test bound with 3 samples on 3 images" in capsys.readouterr().out
     log = json.loads(out.with_suffix(".json").read_text())
-    assert len(log["objective"]) == 1
+    assert len(log["objective"]) == len(log["tests_on_the_way"]) == 1
     assert log["settings"]["num_latent"] == load_vae(out).decoder.num_latent == 4
     assert main(["--data", str(tmp_path / "none.npz"), "--out", str(out)]) == 2
     assert "error: there are no Omniglot images at" in capsys.readouterr().err

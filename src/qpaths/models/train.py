@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--num-images", type=int, help="train on the first so many images only")
     parser.add_argument("--test-samples", type=int, default=500, help="importance samples of the test bound")
     parser.add_argument("--test-images", type=int, help="test on the first so many images only")
+    parser.add_argument("--test-every", type=int, help="test after each so many epochs too: 100 samples, 1,000 images")
     for field in dataclasses.fields(Settings):
         if field.name == "hidden":
             continue
@@ -54,9 +55,17 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     settings = Settings(**{name: value for name, value in vars(arguments).items() if name in names})
     images = load_omniglot(arguments.data)
     images = Images(images.train[: arguments.num_images], images.test[: arguments.test_images])
+    tests: list[dict[str, float]] = []
+
+    def observe(epoch: int, model: VAE) -> None:
+        if arguments.test_every and epoch % arguments.test_every == 0:
+            bound, error = _test_bound(model, images.test[:1000], 100)
+            tests.append({"epoch": epoch, "bound": round(bound, 4), "standard_error": round(error, 4)})
+            print(f"after {epoch} epochs: test bound {bound:.3f} +- {error:.3f}", flush=True)
+
     start = time.monotonic()
     with jax.default_matmul_precision(arguments.precision):
-        trained = train_vae(images.train, settings, checkpoint=arguments.checkpoint, progress=True)
+        trained = train_vae(images.train, settings, checkpoint=arguments.checkpoint, progress=True, observe=observe)
         seconds = time.monotonic() - start
         trained.model.save(arguments.out)
     # The weights are measured as they will be used, whatever precision they were trained in.
@@ -76,6 +85,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "num_samples": arguments.test_samples,
             "num_images": len(images.test),
         },
+        "tests_on_the_way": tests,
         "objective": [round(float(value), 4) for value in trained.history],
     }
     arguments.out.with_suffix(".json").write_text(json.dumps(log, indent=1) + "\n")

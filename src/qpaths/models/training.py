@@ -3,6 +3,7 @@
 import dataclasses
 import datetime
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,12 +91,13 @@ def train_vae(
     checkpoint: str | os.PathLike[str] | None = None,
     save_every: int = 50,
     progress: bool = False,
+    observe: Callable[[int, VAE], None] | None = None,
 ) -> Trained:
     """Train an autoencoder on images in [0, 1], binarised anew each time they are seen.
 
     With `checkpoint` the state is written to that file every `save_every` epochs and at an interrupt; the same call
     goes on from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out of
-    an epoch, others each time.
+    an epoch, others each time. `observe(epoch, model)` is called after each epoch.
     """
     settings = settings or Settings()
     pixels = check_images(images, num_pixels=np.shape(images)[-1])
@@ -121,6 +123,8 @@ def train_vae(
                 show(_line(history, settings, left), len(history) / settings.num_epochs)
                 if checkpoint is not None and len(history) % save_every == 0:
                     _save(checkpoint, settings, state, history)
+                if observe is not None:
+                    observe(len(history), state.model)
         finally:
             if checkpoint is not None:
                 _save(checkpoint, settings, state, history)
