@@ -5,7 +5,10 @@ from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC
 from .algorithms import ParallelTempering as ParallelTempering
 from .algorithms import ThermodynamicIntegration as ThermodynamicIntegration
+from .algorithms import ThermodynamicObjective as ThermodynamicObjective
 from .algorithms import drive as drive
+from .algorithms import elbo as elbo
+from .algorithms import iwae as iwae
 from .algorithms import lower_bound as lower_bound
 from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
@@ -53,6 +56,7 @@ from .results import load_result as load_result
 from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
+from .schedules import LogUniformSchedule as LogUniformSchedule
 from .schedules import SigmoidSchedule as SigmoidSchedule
 from .tuning import Tuned as Tuned
 from .tuning import choose_q as choose_q

@@ -55,6 +55,23 @@ class SigmoidSchedule(AbstractFixedSchedule):
         return scaled.at[-1].set(1.0)
 
 
+class LogUniformSchedule(AbstractFixedSchedule):
+    """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019)."""
+
+    num: int = eqx.field(static=True)
+    first: ScalarLike = 0.025
+
+    def __check_init__(self) -> None:
+        _check_num(self.num)
+        if is_concrete(self.first) and not 0 < self.first < 1:
+            raise ValueError(f"`first` must lie in (0, 1), got {self.first}: it is the smallest beta after 0.")
+
+    @property  # type: ignore[misc]
+    def betas(self) -> Float[Array, " num"]:  # type: ignore[override]
+        logs = jnp.log(self.first) * jnp.linspace(1.0, 0.0, self.num - 1)
+        return jnp.concatenate([jnp.zeros(1, logs.dtype), jnp.exp(logs)]).at[-1].set(1.0)
+
+
 class FixedSchedule(AbstractFixedSchedule):
     """The given betas, increasing from 0 to 1."""
 

@@ -24,6 +24,7 @@ _USES = {
     "bounds": "read it with `qpaths.load_result`",
     "checkpoint": "go on from it with `qpaths.drive(..., checkpoint=...)`",
     "evidence": "go on from it with `qpaths.evidence(..., checkpoint=...)`",
+    "training": "go on from it with `qpaths.models.train_vae(..., checkpoint=...)`",
 }
 
 

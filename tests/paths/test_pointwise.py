@@ -243,3 +243,10 @@ def test_points_may_be_pytrees():
 def test_bad_input(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_a_path_with_a_plain_q_can_be_made_inside_jit():
+    made_inside = jax.jit(lambda x: qp.QPath(qp.Normal(0.0, 1.0), qp.Normal(1.0, 0.5), q=0.9).log_density(0.3, x))
+    np.testing.assert_allclose(
+        made_inside(0.2), qp.QPath(qp.Normal(0.0, 1.0), qp.Normal(1.0, 0.5), q=0.9).log_density(0.3, 0.2)
+    )

@@ -7,3 +7,6 @@ from .driver import drive as drive
 from .pt import ParallelTempering as ParallelTempering
 from .smc import SMC as SMC
 from .ti import ThermodynamicIntegration as ThermodynamicIntegration
+from .tvo import ThermodynamicObjective as ThermodynamicObjective
+from .tvo import elbo as elbo
+from .tvo import iwae as iwae

@@ -43,9 +43,13 @@ class AIS(eqx.Module):
                 f"`FixedSchedule(result.betas)`."
             )
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
-        """Anneal `num_chains` independent chains from the base to the target."""
-        annealing, state = self.begin(path, key=key)
+    def run(self, path: AbstractPath[Any], *, key: PRNGKey, params: Any = None) -> Result:
+        """Anneal `num_chains` independent chains from the base to the target.
+
+        `params` are parameters of the kernel that `pilot` found before, for this path or one like it; with them there
+        is no pilot.
+        """
+        annealing, state = self.begin(path, key=key, params=params)
         state, stats, _ = complete(annealing, state)
         return self.finish(annealing, state, stats)
 
@@ -73,7 +77,7 @@ class AIS(eqx.Module):
         self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
     ) -> tuple[Annealing, State]:
         """As `begin`, from given draws of the base and given parameters of the kernel."""
-        population = Population(threshold=0.0, chunk_size=self.chunk_size)
+        population = Population(threshold=None, chunk_size=self.chunk_size)
         annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
         state = begin(annealing, points)
         raise_fault(annealing, state.fault, 0.0)

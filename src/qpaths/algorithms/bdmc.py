@@ -35,20 +35,22 @@ class BDMC(eqx.Module):
     def forward(self) -> AIS:
         return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey) -> BoundsResult:
+    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
+        `params` are parameters of the kernel that `AIS.pilot` found before, for this path or one like it; with them
+        there is no pilot.
         """
-        annealing, state = self.forward.begin(path, key=key)
+        annealing, state = self.forward.begin(path, key=key, params=params)
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
         reverse = self.reverse(path, target_samples, key=key, params=annealing.params)
         return BoundsResult(
             lower=lower_bound(forward.log_weights),
             upper=-lower_bound(reverse.log_weights),
-            lower_se=_mean_se(forward),
-            upper_se=_mean_se(reverse),
+            lower_se=mean_se(forward),
+            upper_se=mean_se(reverse),
             forward=forward,
             reverse=reverse,
         )
@@ -56,7 +58,7 @@ class BDMC(eqx.Module):
     def reverse(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> Result:
         """The chains from the target to the base alone, with the `params` that were fitted for the forward ones."""
         example = example_of(path, key)
-        points = _one_per_chain(target_samples, example, self.num_chains)
+        points = one_per_chain(target_samples, example, self.num_chains)
         backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel.reversed(), self.chunk_size)
         # The reverse chain steps to betas[-2], ..., betas[0]; the last of them moves at the base, where any will do.
         params = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1][::-1], leaf[:1]]), params)
@@ -69,11 +71,12 @@ def _reversed(betas: Any) -> AbstractSchedule:
     return FixedSchedule(1 - betas[::-1])
 
 
-def _mean_se(result: Result) -> Scalar:
+def mean_se(result: Result) -> Scalar:
+    """Standard error of the mean log weight of independent chains."""
     return jnp.std(result.log_weights, ddof=1) / jnp.sqrt(float(result.log_weights.shape[0]))
 
 
-def _one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
+def one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
     """Draws with a leading axis of one per chain, whichever of the two forms was given."""
     samples = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), samples, example)
     shapes = jax.tree.map(jnp.shape, samples)

@@ -77,7 +77,7 @@ def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], temp
     """
     _, notes, tree = storage.read(path, ("checkpoint",))
     check_settings(path, notes["settings"], settings)
-    params, state = _filled(path, (template.params, template.state), (tree["params"], tree["state"]))
+    params, state = filled(path, (template.params, template.state), (tree["params"], tree["state"]))
     stats = tree["stats"]
     return Run(params, state, [{name: stats[name][i] for name in stats} for i in range(int(state.stage))])
 
@@ -119,7 +119,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:100]} ... {text[-50:]}"
 
 
-def _filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
+def filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
     """The stored arrays in the structure of the template."""
     arrays, wanted = _by_name(stored), _by_name(template)
     if arrays.keys() != wanted.keys():

@@ -69,10 +69,11 @@ class Halves(NamedTuple):
 class Population(eqx.Module):
     """How particles are carried from one beta to the next.
 
-    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never. With
-    `chain_length` P > 1 the run is waste-free (Dau and Chopin, 2022): one particle in P is resampled and grows a chain
-    of P states, all of which are kept. `chunk_size` bounds how many particles are moved at once; the numbers do not
-    depend on it, because keys are folded by stage and particle.
+    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never; None
+    never either, known beforehand, so that nothing of it is compiled. With `chain_length` P > 1 the run is waste-free
+    (Dau and Chopin, 2022): one particle in P is resampled and grows a chain of P states, all of which are kept.
+    `chunk_size` bounds how many particles are moved at once; the numbers do not depend on it, because keys are folded
+    by stage and particle.
 
     With `cross_fit` the kernel that moves one half of the particles is fitted to the other: a particle that steers its
     own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
@@ -80,7 +81,7 @@ class Population(eqx.Module):
     """
 
     scheme: str = eqx.field(static=True, default="systematic")
-    threshold: ScalarLike = 1.0
+    threshold: ScalarLike | None = 1.0
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=False)
@@ -161,6 +162,8 @@ class Population(eqx.Module):
         Also the number of the old particle with which the second half of the new ones begins.
         """
         num = state.log_weights.shape[0] // self.chain_length
+        if self.threshold is None:
+            return state, jnp.asarray(num // 2, int)
 
         def renew(state: State) -> tuple[State, Array]:
             indices = resample(self.scheme, key, state.log_weights, num)

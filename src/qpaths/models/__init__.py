@@ -1,0 +1,24 @@
+"""Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
+
+from .evaluate import Bounds as Bounds
+from .evaluate import Problem as Problem
+from .evaluate import evaluate_bounds as evaluate_bounds
+from .evaluate import evaluate_lower as evaluate_lower
+from .evaluate import shared_params as shared_params
+from .networks import BernoulliDecoder as BernoulliDecoder
+from .networks import Decoder as Decoder
+from .networks import GaussianDecoder as GaussianDecoder
+from .networks import Network as Network
+from .omniglot import binarise as binarise
+from .omniglot import check_images as check_images
+from .omniglot import load_omniglot as load_omniglot
+from .posterior import DiagonalNormal as DiagonalNormal
+from .posterior import posterior_path as posterior_path
+from .posterior import simulate as simulate
+from .posterior import standard_normal as standard_normal
+from .released import ReleasedProtocol as ReleasedProtocol
+from .training import Settings as Settings
+from .training import importance_bounds as importance_bounds
+from .training import train_vae as train_vae
+from .vae import VAE as VAE
+from .vae import load_vae as load_vae

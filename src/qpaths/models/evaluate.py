@@ -1,0 +1,223 @@
+"""Many observations at once: bounds on log p(x) for each, in one compiled program."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Shaped
+
+from .._numerics import log_mean_exp
+from .._types import Point, PRNGKey, ScalarLike
+from ..algorithms import AIS, BDMC
+from ..algorithms.checks import example_of
+from ..paths import AbstractPath
+from .networks import Decoder
+from .posterior import posterior_path
+from .released import ReleasedProtocol
+
+
+class Problem(eqx.Module):
+    """What all observations share: the model, the path to its posteriors, and where it begins.
+
+    `q` or `delta = 1 - q` as in `posterior_path`. `encoder(x)`, a normalised density that can be sampled, takes the
+    place of the prior as the base where it is given.
+    """
+
+    decoder: Decoder
+    delta: ScalarLike | None
+    encoder: Any
+    prior: Any
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        q: ScalarLike | None = None,
+        delta: ScalarLike | None = None,
+        encoder: Any = None,
+        prior: Any = None,
+    ):
+        if q is not None and delta is not None:
+            raise ValueError(f"give `q` or `delta` (delta = 1 - q), not both, got q = {q} and delta = {delta}.")
+        self.decoder = decoder
+        delta = 1 - q if q is not None else delta
+        # An array, so that another value does not compile again; Python numbers do not widen float32.
+        self.delta = None if delta is None else jnp.asarray(delta)
+        self.encoder = encoder
+        self.prior = prior
+
+    def path(self, x: Point) -> AbstractPath[Any]:
+        """To the posterior of one observation."""
+        base = None if self.encoder is None else self.encoder(x)
+        return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base)
+
+
+class Bounds(eqx.Module):
+    """Log weights of all chains for all observations, and the bounds that they give.
+
+    The reverse chains estimate minus the log evidence. There are none (a width of zero) for observations without an
+    exact draw of the posterior, and no upper bound then.
+    """
+
+    forward: Float[Array, "num chains"]
+    reverse: Float[Array, "num reverse_chains"]
+    acceptance: Float[Array, " num"]
+    """Mean acceptance of each observation's forward chains."""
+    status: Shaped[Array, " num"]
+    """`qpaths.Status` of each observation's run."""
+
+    @property
+    def lower(self) -> Float[Array, " num"]:
+        """Mean log weight: a lower bound of log p(x) in expectation, for each observation."""
+        return jnp.mean(self.forward, axis=1)
+
+    @property
+    def upper(self) -> Float[Array, " num"]:
+        """Minus the mean log weight of the reverse chains: an upper bound in expectation."""
+        return -jnp.mean(self.reverse, axis=1)
+
+    @property
+    def gap(self) -> Float[Array, " num"]:
+        return self.upper - self.lower
+
+    def averaged(self) -> "Bounds":
+        """The same with the weights of an observation's chains averaged under the log.
+
+        Still bounds, tighter by Jensen's inequality (Burda, Grosse and Salakhutdinov, 2016); the released code reports
+        these.
+        """
+        forward, reverse = log_mean_exp(self.forward)[:, None], self.reverse
+        reverse = log_mean_exp(reverse)[:, None] if reverse.shape[1] else reverse
+        return Bounds(forward, reverse, self.acceptance, self.status)
+
+
+def evaluate_bounds(
+    problem: Problem,
+    x: Point,
+    latents: Point,
+    algorithm: BDMC | ReleasedProtocol,
+    *,
+    key: PRNGKey,
+    params: Any = None,
+    batch_size: int | None = None,
+) -> Bounds:
+    """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
+
+    `simulate` makes such pairs. `params` are kernel parameters for all observations (`shared_params`); without them a
+    kernel that needs fitting is fitted to each observation by a pilot population of its own. `batch_size` bounds how
+    many observations are annealed at once; where the device runs out of memory it is halved, with a warning, and
+    finished observations are kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`.
+    """
+    num = _num_of(x)
+    if _num_of(latents) != num:
+        raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
+
+    def run(x: Point, latents: Point, keys: Array) -> Bounds:
+        return _run_bounds(problem, algorithm, params, x, latents, keys)
+
+    return in_batches(run, (x, latents, _keys(key, num)), batch_size)
+
+
+def evaluate_lower(
+    problem: Problem,
+    x: Point,
+    algorithm: AIS,
+    *,
+    key: PRNGKey,
+    params: Any = None,
+    batch_size: int | None = None,
+) -> Bounds:
+    """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
+
+    The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
+    """
+
+    def run(x: Point, keys: Array) -> Bounds:
+        return _run_lower(problem, algorithm, params, x, keys)
+
+    return in_batches(run, (x, _keys(key, _num_of(x))), batch_size)
+
+
+def shared_params(problem: Problem, x: Point, algorithm: AIS | BDMC, *, key: PRNGKey) -> Any:
+    """Kernel parameters for many observations: the mean of what pilots for the given few of them find at each step.
+
+    Frozen and independent of the chains that are reported, so the bounds stay exact; only their tightness depends on
+    the choice. None where the kernel has nothing to fit.
+    """
+    forward = algorithm.forward if isinstance(algorithm, BDMC) else algorithm
+    if not forward.kernel.needs_fit:
+        return None
+    return _run_pilots(problem, forward, x, _keys(key, _num_of(x)))
+
+
+@eqx.filter_jit
+def _run_bounds(
+    problem: Problem, algorithm: BDMC | ReleasedProtocol, params: Any, x: Point, latents: Point, keys: Array
+) -> Bounds:
+    frozen = {} if params is None else {"params": params}
+
+    def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Array, ...]:
+        result = algorithm.run(problem.path(x), latent, key=key, **frozen)
+        forward, reverse = result.forward, result.reverse
+        acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
+        return forward.log_weights, reverse.log_weights, acceptance, status
+
+    return Bounds(*jax.vmap(one)(x, latents, keys))
+
+
+@eqx.filter_jit
+def _run_lower(problem: Problem, algorithm: AIS, params: Any, x: Point, keys: Array) -> Bounds:
+    def one(x: Point, key: PRNGKey) -> tuple[Array, ...]:
+        result = algorithm.run(problem.path(x), key=key, params=params)
+        none = jnp.zeros(0, result.log_weights.dtype)
+        return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
+
+    return Bounds(*jax.vmap(one)(x, keys))
+
+
+@eqx.filter_jit
+def _run_pilots(problem: Problem, algorithm: AIS, x: Point, keys: Array) -> Any:
+    def one(x: Point, key: PRNGKey) -> Any:
+        path = problem.path(x)
+        return algorithm.pilot(path, example_of(path, key), key=key)
+
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), jax.vmap(one)(x, keys))
+
+
+def _num_of(tree: Point) -> int:
+    return int(jax.tree.leaves(tree)[0].shape[0])
+
+
+def _keys(key: PRNGKey, num: int) -> Array:
+    return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num))
+
+
+def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> Any:
+    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
+    num = _num_of(arrays)
+    size = num if batch_size is None else min(batch_size, num)
+    if size < 1:
+        raise ValueError(f"`batch_size` must be at least 1, got {batch_size}, for {num} observations.")
+    done: list[Any] = []
+    start = 0
+    while start < num:
+        # The last slice is filled up with the last row, so that it has the shape that is compiled already.
+        rows = np.minimum(np.arange(start, start + size), num - 1)
+        try:
+            part = jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))  # noqa: B023
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error) or size == 1:
+                raise
+            size = (size + 1) // 2
+            warnings.warn(
+                f"the device has no memory for that many observations at once: {size} from now on", stacklevel=3
+            )
+            continue
+        done.append(jax.tree.map(lambda leaf: leaf[: num - start], part))  # noqa: B023
+        start += size
+    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *done)

@@ -1,0 +1,140 @@
+"""Fully connected tanh networks, and decoders made from them: Bernoulli pixels, and Gaussian observations."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._checks import is_concrete
+from .._types import Point, PRNGKey, Scalar, ScalarLike
+
+
+@runtime_checkable
+class Decoder(Protocol):
+    """What a generative model must offer to be evaluated: the likelihood of an observation, and draws of one.
+
+    One latent point and one observation at a time; the library vectorises. A decoder that is a pytree (an equinox
+    module) can change its weights without recompiling. The prior of the latent point is given apart from it.
+    """
+
+    def log_likelihood(self, z: Point, x: Point, /) -> Array:
+        """log p(x | z), one number."""
+
+    def sample(self, z: Point, key: PRNGKey, /) -> Point:
+        """One observation from p(x | z)."""
+
+
+class Layer(eqx.Module):
+    """An affine map; weights in PyTorch's layout (out, in)."""
+
+    weight: Float[Array, "out in"]
+    bias: Float[Array, " out"]
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        # With the weights on the right the batch of a `vmap` stays the slowest axis.
+        return x @ self.weight.T + self.bias
+
+    @staticmethod
+    def random(key: PRNGKey, num_in: int, num_out: int) -> "Layer":
+        """Glorot and Bengio's uniform start, which keeps the variance through a tanh layer, and no bias."""
+        limit = math.sqrt(6 / (num_in + num_out))
+        weight = jax.random.uniform(key, (num_out, num_in), jnp.float32, -limit, limit)
+        return Layer(weight, jnp.zeros(num_out, jnp.float32))
+
+
+class Network(eqx.Module):
+    """Layers with a tanh between each two."""
+
+    layers: tuple[Layer, ...]
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        for layer in self.layers[:-1]:
+            x = jnp.tanh(layer(x))
+        return self.layers[-1](x)
+
+    @staticmethod
+    def random(key: PRNGKey, sizes: Sequence[int]) -> "Network":
+        """Random weights for layers of the given sizes, input and output included."""
+        keys = jax.random.split(key, len(sizes) - 1)
+        return Network(tuple(Layer.random(k, *pair) for k, pair in zip(keys, itertools.pairwise(sizes), strict=True)))
+
+    @property
+    def num_in(self) -> int:
+        return self.layers[0].weight.shape[1]
+
+    @property
+    def num_out(self) -> int:
+        return self.layers[-1].weight.shape[0]
+
+
+class BernoulliDecoder(eqx.Module):
+    """Independent pixels in [0, 1]; `network(z)` are their logits."""
+
+    network: Network
+
+    def log_likelihood(self, z: Float[Array, " latent"], x: Float[Array, " pixels"]) -> Scalar:
+        return bernoulli_log_likelihood(self.network(z), x)
+
+    def sample(self, z: Float[Array, " latent"], key: PRNGKey) -> Float[Array, " pixels"]:
+        logits = self.network(z)
+        # A logistic variable exceeds -logit with probability sigmoid(logit).
+        return (jax.random.logistic(key, logits.shape, logits.dtype) < logits).astype(logits.dtype)
+
+    @property
+    def num_latent(self) -> int:
+        return self.network.num_in
+
+    @property
+    def num_pixels(self) -> int:
+        return self.network.num_out
+
+
+class GaussianDecoder(eqx.Module):
+    """Independent normal observations of a fixed standard deviation `scale` around `network(z)`."""
+
+    network: Network
+    scale: ScalarLike
+
+    def __check_init__(self) -> None:
+        if is_concrete(self.scale) and not self.scale > 0:
+            raise ValueError(f"`scale` must be positive, got {self.scale}: it is the standard deviation of a pixel.")
+
+    def log_likelihood(self, z: Float[Array, " latent"], x: Float[Array, " pixels"]) -> Scalar:
+        residuals = (x - self.network(z)) / self.scale
+        return -0.5 * jnp.sum(jnp.square(residuals)) - residuals.size * jnp.log(self.scale * math.sqrt(2 * math.pi))
+
+    def sample(self, z: Float[Array, " latent"], key: PRNGKey) -> Float[Array, " pixels"]:
+        mean = self.network(z)
+        return mean + self.scale * jax.random.normal(key, mean.shape, mean.dtype)
+
+    @property
+    def num_latent(self) -> int:
+        return self.network.num_in
+
+    @property
+    def num_pixels(self) -> int:
+        return self.network.num_out
+
+
+@jax.custom_jvp
+def bernoulli_log_likelihood(logits: Float[Array, " pixels"], x: Float[Array, " pixels"]) -> Scalar:
+    """`sum(x log p + (1 - x) log(1 - p))` with `p = sigmoid(logits)`; x may be any number in [0, 1].
+
+    One exponential, one logarithm; the gradient is `x - p`. The plain logarithm of 1 + exp(-|logit|) is off by one
+    rounding of 1 at most, which is the rounding of the sum itself, and costs half of `log1p`.
+    """
+    softplus = jnp.maximum(logits, 0) + jnp.log(1 + jnp.exp(-jnp.abs(logits)))
+    return jnp.sum(x * logits - softplus)
+
+
+@bernoulli_log_likelihood.defjvp
+def _bernoulli_jvp(primals: tuple[Array, Array], tangents: tuple[Array, Array]) -> tuple[Array, Array]:
+    (logits, x), (d_logits, d_x) = primals, tangents
+    value = bernoulli_log_likelihood(logits, x)
+    return value, jnp.sum((x - jax.nn.sigmoid(logits)) * d_logits) + jnp.sum(logits * d_x)

@@ -1,0 +1,98 @@
+"""Handwritten characters in 28 x 28 pixels: the canonical Omniglot file, or drawings rendered from its strokes."""
+
+import os
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from .._types import PRNGKey
+from .vae import NUM_PIXELS
+
+_CANONICAL = {"data": 24_345, "testdata": 8_070}
+_HELP = (
+    "Give either the canonical `chardata.mat` (24,345 and 8,070 characters; folder datasets/OMNIGLOT of "
+    "github.com/yburda/iwae) or an .npz with the arrays `train` and `test`, one drawing of 784 pixels per row "
+    "(0 to 255, or 0 to 1). Bidirectional Monte Carlo needs neither: `qpaths.models.simulate` draws from the model."
+)
+
+
+class Images(NamedTuple):
+    """Training and test images, one per row, grey values in [0, 1] as probabilities of ink."""
+
+    train: Float[np.ndarray, "num pixels"]
+    test: Float[np.ndarray, "num_test pixels"]
+
+
+def load_omniglot(path: str | os.PathLike[str]) -> Images:
+    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error in words."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there are no Omniglot images at `{path}`. {_HELP}")
+    if path.suffix not in (".mat", ".npz"):
+        raise ValueError(f"`{path}` is neither .mat nor .npz. {_HELP}")
+    try:
+        arrays = _read_mat(path) if path.suffix == ".mat" else _read_npz(path)
+    except Exception as error:
+        raise ValueError(f"`{path}` cannot be read ({type(error).__name__}: {error}). {_HELP}") from error
+    names = tuple(_CANONICAL) if path.suffix == ".mat" else ("train", "test")
+    for name in names:
+        if name not in arrays:
+            raise ValueError(f"`{path}` has no array `{name}`: it holds {', '.join(arrays) or 'nothing'}. {_HELP}")
+    if path.suffix == ".npz":
+        return Images(*(check_images(arrays[name], name=f"{path}: {name}") for name in names))
+    return Images(*(_canonical(arrays[name], f"{path}: {name}", _CANONICAL[name]) for name in names))
+
+
+def _read_mat(path: Path) -> dict[str, Any]:
+    from scipy.io import loadmat
+
+    return dict(loadmat(path))
+
+
+def _read_npz(path: Path) -> dict[str, Any]:
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)
+
+
+def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "num pixels"]:
+    """The file holds one image per column, each in Fortran order; rows of upright images come out."""
+    if columns.shape != (NUM_PIXELS, num):
+        raise ValueError(
+            f"`{name}` must have shape {(NUM_PIXELS, num)}, got {columns.shape}: this is not the canonical file."
+        )
+    upright = np.swapaxes(columns.T.reshape(-1, 28, 28), 1, 2).reshape(-1, NUM_PIXELS)
+    return check_images(upright, name=name)
+
+
+def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIXELS) -> Float[np.ndarray, "num pixels"]:
+    """Images as float32 in [0, 1], one per row; bytes are divided by 255. Raises in words on anything else."""
+    array = np.asarray(images)
+    if array.ndim != 2 or array.shape[1] != num_pixels or not array.shape[0]:
+        raise ValueError(
+            f"`{name}` must hold one image of {num_pixels} pixels per row, got shape {array.shape}: "
+            f"flatten each image to a row."
+        )
+    if array.dtype == np.uint8:
+        return array.astype(np.float32) / 255
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
+        raise ValueError(f"`{name}` must hold numbers, got {array.dtype}.")
+    array = array.astype(np.float32)
+    bad = ~((array >= 0) & (array <= 1))
+    if bad.any():
+        row, column = np.argwhere(bad)[0]
+        raise ValueError(
+            f"`{name}` must lie in [0, 1], got {array[row, column]} at pixel {column} of image {row}: divide grey "
+            f"values by their maximum, and mend NaN."
+        )
+    return array
+
+
+def binarise(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
+    """Each pixel is 1 with its grey value as probability: fresh draws each time are dynamic binarisation."""
+    images = jnp.asarray(images)
+    return (jax.random.uniform(key, images.shape, images.dtype) < images).astype(images.dtype)

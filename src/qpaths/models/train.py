@@ -1,0 +1,111 @@
+"""The command that trains the autoencoder: `python -m qpaths.models.train --data FILE --out FILE`."""
+
+import argparse
+import dataclasses
+import importlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from .omniglot import Images, binarise, load_omniglot
+from .training import Settings, importance_bounds, train_vae
+from .vae import VAE
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m qpaths.models.train", description=__doc__)
+    parser.add_argument("--data", required=True, type=Path, help="chardata.mat, or an .npz with `train` and `test`")
+    parser.add_argument("--out", required=True, type=Path, help="weights, as .npz or .safetensors; a log is put beside")
+    parser.add_argument("--checkpoint", type=Path, help="file from which an interrupted training goes on")
+    parser.add_argument("--precision", default="highest", help="of matrix products: highest, or tensorfloat32 on a GPU")
+    parser.add_argument("--num-images", type=int, help="train on the first so many images only")
+    parser.add_argument("--test-samples", type=int, default=500, help="importance samples of the test bound")
+    parser.add_argument("--test-images", type=int, help="test on the first so many images only")
+    parser.add_argument("--test-every", type=int, help="test after each so many epochs too: 100 samples, 1,000 images")
+    for field in dataclasses.fields(Settings):
+        if field.name == "hidden":
+            continue
+        option = f"--{field.name.removeprefix('num_').replace('_', '-')}"
+        parser.add_argument(option, dest=field.name, type=type(field.default), default=field.default)
+    return parser
+
+
+def _test_bound(model: VAE, images: Any, num_samples: int) -> tuple[float, float]:
+    """Mean bound of test images, binarised once with a key of their own, and its standard error over the images."""
+    binarise_key, sample_key = jax.random.split(jax.random.key(1))
+    bounds = importance_bounds(
+        model, binarise(jnp.asarray(images), binarise_key), key=sample_key, num_samples=num_samples
+    )
+    return float(jnp.mean(bounds)), float(jnp.std(bounds)) / len(images) ** 0.5
+
+
+def _version() -> str:
+    assert __package__ is not None
+    return str(importlib.import_module(__package__.split(".")[0]).__version__)
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train, test, write weights and log; returns the log."""
+    names = {field.name for field in dataclasses.fields(Settings)}
+    settings = Settings(**{name: value for name, value in vars(arguments).items() if name in names})
+    images = load_omniglot(arguments.data)
+    images = Images(images.train[: arguments.num_images], images.test[: arguments.test_images])
+    tests: list[dict[str, float]] = []
+
+    def observe(epoch: int, model: VAE) -> None:
+        if arguments.test_every and epoch % arguments.test_every == 0:
+            bound, error = _test_bound(model, images.test[:1000], 100)
+            tests.append({"epoch": epoch, "bound": round(bound, 4), "standard_error": round(error, 4)})
+            print(f"after {epoch} epochs: test bound {bound:.3f} +- {error:.3f}", flush=True)
+
+    start = time.monotonic()
+    with jax.default_matmul_precision(arguments.precision):
+        trained = train_vae(images.train, settings, checkpoint=arguments.checkpoint, progress=True, observe=observe)
+        seconds = time.monotonic() - start
+        trained.model.save(arguments.out)
+    # The weights are measured as they will be used, whatever precision they were trained in.
+    with jax.default_matmul_precision("highest"):
+        bound, error = _test_bound(trained.model, images.test, arguments.test_samples)
+    log = {
+        "qpaths": _version(),
+        "jax": jax.__version__,
+        "device": jax.devices()[0].device_kind,
+        "precision": arguments.precision,
+        "settings": dataclasses.asdict(settings),
+        "num_images": len(images.train),
+        "seconds": round(seconds, 1),
+        "test": {
+            "bound": round(bound, 4),
+            "standard_error": round(error, 4),
+            "num_samples": arguments.test_samples,
+            "num_images": len(images.test),
+        },
+        "tests_on_the_way": tests,
+        "objective": [round(float(value), 4) for value in trained.history],
+    }
+    arguments.out.with_suffix(".json").write_text(json.dumps(log, indent=1) + "\n")
+    return log
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Exit code 0, or 2 with one line on standard error where the input was wrong."""
+    try:
+        log = run(_parser().parse_args(argv))
+    except (OSError, ValueError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    test = log["test"]
+    print(
+        f"trained in {log['seconds']} s on {log['device']}; test bound with {test['num_samples']} samples on "
+        f"{test['num_images']} images: {test['bound']} +- {test['standard_error']}"
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

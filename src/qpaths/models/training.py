@@ -1,0 +1,205 @@
+"""Training of the autoencoder by a thermodynamic objective: one compiled program per epoch, the data on the device."""
+
+import dataclasses
+import datetime
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax import Array
+from jaxtyping import Float, Int
+
+from .. import storage
+from .._types import PRNGKey, Scalar
+from ..algorithms import ThermodynamicObjective, iwae
+from ..algorithms.checkpoint import check_settings, filled
+from ..algorithms.progress import Clock, display
+from ..schedules import LogUniformSchedule
+from .omniglot import binarise, check_images
+from .posterior import posterior_path
+from .vae import HIDDEN, NUM_LATENT, VAE
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """Settings of a training; the defaults are those of the paper's appendix where it gives them.
+
+    `num_partitions` intervals of beta, log-uniform from `first_beta`, along the q-path from the encoder to the joint
+    density, with the rule that makes a lower bound. Adam, with a step size that falls from `learning_rate` to
+    `final_learning_rate` along half a cosine. All numbers follow from `seed`.
+    """
+
+    num_epochs: int = 5000
+    batch_size: int = 100
+    num_samples: int = 50
+    num_partitions: int = 100
+    first_beta: float = 0.025
+    q: float = 1.0
+    gradient: str = "reparameterised"
+    learning_rate: float = 1e-3
+    final_learning_rate: float = 1e-5
+    hidden: tuple[int, ...] = HIDDEN
+    num_latent: int = NUM_LATENT
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("num_epochs", "batch_size", "num_partitions"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+        if not self.learning_rate >= self.final_learning_rate > 0:
+            raise ValueError(
+                f"the step size must fall to a positive one, got `learning_rate` {self.learning_rate} and "
+                f"`final_learning_rate` {self.final_learning_rate}."
+            )
+
+    @property
+    def objective(self) -> ThermodynamicObjective:
+        schedule = LogUniformSchedule(self.num_partitions + 1, self.first_beta)  # type: ignore[arg-type]
+        return ThermodynamicObjective(schedule, self.num_samples, "right" if self.q <= 0 else "left", self.gradient)
+
+    def optimiser(self, num_images: int) -> Any:
+        num_steps = self.num_epochs * (num_images // self.batch_size)
+        alpha = self.final_learning_rate / self.learning_rate
+        return optax.adam(optax.cosine_decay_schedule(self.learning_rate, num_steps, alpha))
+
+
+class State(NamedTuple):
+    """All that training carries from one epoch to the next."""
+
+    epoch: Int[Array, ""]
+    model: VAE
+    optimiser: Any
+
+
+class Trained(NamedTuple):
+    """The model, and the mean training objective of each epoch."""
+
+    model: VAE
+    history: Float[np.ndarray, " epochs"]
+
+
+def train_vae(
+    images: Float[Any, "num pixels"],
+    settings: Settings | None = None,
+    *,
+    checkpoint: str | os.PathLike[str] | None = None,
+    save_every: int = 50,
+    progress: bool = False,
+    observe: Callable[[int, VAE], None] | None = None,
+) -> Trained:
+    """Train an autoencoder on images in [0, 1], binarised anew each time they are seen.
+
+    With `checkpoint` the state is written to that file every `save_every` epochs and at an interrupt; the same call
+    goes on from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out of
+    an epoch, others each time. `observe(epoch, model)` is called after each epoch.
+    """
+    settings = settings or Settings()
+    pixels = check_images(images, num_pixels=np.shape(images)[-1])
+    if len(pixels) < settings.batch_size:
+        raise ValueError(f"`batch_size` is {settings.batch_size}, and there are only {len(pixels)} images.")
+    key, model_key = jax.random.split(jax.random.key(settings.seed))
+    model = VAE.random(model_key, num_pixels=pixels.shape[1], hidden=settings.hidden, num_latent=settings.num_latent)
+    optimiser = settings.optimiser(len(pixels))
+    state = State(jnp.zeros((), jnp.int32), model, optimiser.init(eqx.filter(model, eqx.is_inexact_array)))
+    history: list[float] = []
+    if checkpoint is not None and Path(checkpoint).exists():
+        state, history = _resume(checkpoint, settings, state)
+
+    on_device, clock = jnp.asarray(pixels), Clock()
+    with display(progress) as show:
+        try:
+            while len(history) < settings.num_epochs:
+                new_state, mean = _epoch(state, on_device, key, settings)
+                _check(float(mean), len(history), settings)
+                state = new_state
+                history.append(float(mean))
+                left = clock.seconds_left(float(settings.num_epochs - len(history)))
+                show(_line(history, settings, left), len(history) / settings.num_epochs)
+                if checkpoint is not None and len(history) % save_every == 0:
+                    _save(checkpoint, settings, state, history)
+                if observe is not None:
+                    observe(len(history), state.model)
+        finally:
+            if checkpoint is not None:
+                _save(checkpoint, settings, state, history)
+    return Trained(state.model, np.array(history))
+
+
+@eqx.filter_jit
+def _epoch(state: State, images: Float[Array, "num pixels"], key: PRNGKey, settings: Settings) -> tuple[State, Scalar]:
+    """One pass over the shuffled images."""
+    num_steps = images.shape[0] // settings.batch_size
+    optimiser, objective = settings.optimiser(images.shape[0]), settings.objective
+    keys = jax.random.split(jax.random.fold_in(key, state.epoch), num_steps + 1)
+    order = jax.random.permutation(keys[0], images.shape[0])[: num_steps * settings.batch_size]
+
+    def step(carry: tuple[VAE, Any], inputs: tuple[Array, PRNGKey]) -> tuple[tuple[VAE, Any], Scalar]:
+        model, optimiser_state = carry
+        rows, key = inputs
+        binarise_key, sample_key = jax.random.split(key)
+        x = binarise(images[rows], binarise_key)
+        loss, slope = eqx.filter_value_and_grad(_loss)(model, x, sample_key, objective, settings.q)
+        updates, optimiser_state = optimiser.update(slope, optimiser_state)
+        return (eqx.apply_updates(model, updates), optimiser_state), -loss
+
+    rows = order.reshape(num_steps, settings.batch_size)
+    (model, optimiser_state), values = jax.lax.scan(step, (state.model, state.optimiser), (rows, keys[1:]))
+    return State(state.epoch + 1, model, optimiser_state), jnp.mean(values)
+
+
+def _loss(
+    model: VAE, x: Float[Array, "batch pixels"], key: PRNGKey, objective: ThermodynamicObjective, q: float
+) -> Scalar:
+    def one(x: Array, key: PRNGKey) -> Scalar:
+        delta = None if q == 1 else 1 - q
+        return objective(posterior_path(model.decoder, x, delta=delta, base=model.encoder(x)), key=key)
+
+    return -jnp.mean(jax.vmap(one)(x, jax.random.split(key, x.shape[0])))
+
+
+@eqx.filter_jit
+def importance_bounds(
+    model: VAE, x: Float[Array, "num pixels"], *, key: PRNGKey, num_samples: int = 500, batch_size: int = 50
+) -> Float[Array, " num"]:
+    """For each binary image the log of the mean weight of `num_samples` draws from the encoder, a lower bound."""
+
+    def one(inputs: tuple[Array, PRNGKey]) -> Scalar:
+        x, key = inputs
+        path = posterior_path(model.decoder, x, base=model.encoder(x))
+        return iwae(path, key=key, num_samples=num_samples)
+
+    return jax.lax.map(one, (x, jax.random.split(key, x.shape[0])), batch_size=batch_size)
+
+
+def _check(mean: float, epoch: int, settings: Settings) -> None:
+    if not np.isfinite(mean):
+        raise FloatingPointError(
+            f"the objective became {mean} in epoch {epoch + 1}: take a `learning_rate` below {settings.learning_rate}. "
+            f"A checkpoint, where there is one, holds the state before that epoch."
+        )
+
+
+def _line(history: list[float], settings: Settings, seconds: float | None) -> str:
+    left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"
+    return f"epoch {len(history)}/{settings.num_epochs}: objective {history[-1]:.3f}{left}"
+
+
+def _described(settings: Settings) -> dict[str, str]:
+    return {name: str(value) for name, value in dataclasses.asdict(settings).items()}
+
+
+def _save(path: str | os.PathLike[str], settings: Settings, state: State, history: list[float]) -> None:
+    tree = {"state": state, "history": np.array(history)}
+    storage.write(path, "training", {"settings": _described(settings)}, tree)
+
+
+def _resume(path: str | os.PathLike[str], settings: Settings, template: State) -> tuple[State, list[float]]:
+    _, notes, tree = storage.read(path, ("training",))
+    check_settings(path, notes["settings"], _described(settings))
+    return filled(path, template, tree["state"]), list(map(float, tree["history"]))

@@ -1,0 +1,98 @@
+"""The variational autoencoder of the paper: its parts, its bound by importance samples, its weights in files."""
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from .._types import PRNGKey
+from .networks import BernoulliDecoder, Layer, Network
+from .posterior import DiagonalNormal
+from .weights import checked, read_arrays, stack_of, write_arrays
+
+HIDDEN = 200, 200
+NUM_PIXELS = 784
+NUM_LATENT = 50
+
+
+class Encoder(eqx.Module):
+    """A normal `q(z | x)` with independent coordinates; tanh layers, then mean and softplus standard deviation."""
+
+    trunk: Network
+    mean: Layer
+    scale: Layer
+
+    def __call__(self, x: Float[Array, " pixels"]) -> DiagonalNormal:
+        hidden = jnp.tanh(self.trunk(x))
+        return DiagonalNormal(self.mean(hidden), jax.nn.softplus(self.scale(hidden)))
+
+
+class VAE(eqx.Module):
+    """Prior N(0, I), a Bernoulli decoder, and an encoder for it (Kingma and Welling, 2014)."""
+
+    encoder: Encoder
+    decoder: BernoulliDecoder
+
+    @staticmethod
+    def random(
+        key: PRNGKey, *, num_pixels: int = NUM_PIXELS, hidden: Sequence[int] = HIDDEN, num_latent: int = NUM_LATENT
+    ) -> "VAE":
+        """Random weights; the sizes of the paper (784-200-200-50, tanh) unless told."""
+        trunk_key, mean_key, scale_key, decoder_key = jax.random.split(key, 4)
+        encoder = Encoder(
+            Network.random(trunk_key, [num_pixels, *hidden]),
+            Layer.random(mean_key, hidden[-1], num_latent),
+            Layer.random(scale_key, hidden[-1], num_latent),
+        )
+        network = Network.random(decoder_key, [num_latent, *reversed(hidden), num_pixels])
+        return VAE(encoder, BernoulliDecoder(network))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the weights, PyTorch layout and names, as `.npz` or `.safetensors`."""
+        write_arrays(path, arrays_of(self))
+
+
+def arrays_of(vae: VAE) -> dict[str, Array]:
+    """The weights by the names of a PyTorch `Sequential` of layers with a tanh after each."""
+    named: dict[str, Layer] = {"enc_mu": vae.encoder.mean, "enc_sig": vae.encoder.scale}
+    named |= {f"encoder.{2 * i}": layer for i, layer in enumerate(vae.encoder.trunk.layers)}
+    named |= {f"decoder.{2 * i}": layer for i, layer in enumerate(vae.decoder.network.layers)}
+    return {f"{name}.{part}": getattr(layer, part) for name, layer in named.items() for part in ("weight", "bias")}
+
+
+def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
+    """The model whose weights are in an `.npz` or `.safetensors` file.
+
+    Names and layout are PyTorch's: `encoder.0`, `encoder.2`, ..., `enc_mu`, `enc_sig`, `decoder.0`, `decoder.2`, ...,
+    each with `.weight` (out, in) and `.bias`. The sizes are the file's own; that they fit together is checked.
+    """
+    where = os.fspath(path)
+    arrays = read_arrays(path)
+    encoder, decoder = stack_of(arrays, "encoder", where), stack_of(arrays, "decoder", where)
+    heads = {name: checked(arrays, name, encoder[-1][0].shape[0], where) for name in ("enc_mu", "enc_sig")}
+    num_latent, num_pixels = decoder[0][0].shape[1], encoder[0][0].shape[1]
+    for name, (weight, _) in heads.items():
+        if weight.shape[0] != num_latent:
+            raise ValueError(
+                f"`{where}`: {name}.weight gives {weight.shape[0]} latent numbers, and the decoder takes {num_latent}: "
+                f"the two must be equal."
+            )
+    if decoder[-1][0].shape[0] != num_pixels:
+        raise ValueError(
+            f"`{where}`: the decoder gives {decoder[-1][0].shape[0]} pixels, and the encoder takes {num_pixels}: the "
+            f"two must be equal."
+        )
+
+    def layer(pair: tuple[Any, Any]) -> Layer:
+        return Layer(jnp.asarray(pair[0], dtype), jnp.asarray(pair[1], dtype))
+
+    trunk = Network(tuple(map(layer, encoder)))
+    return VAE(
+        Encoder(trunk, layer(heads["enc_mu"]), layer(heads["enc_sig"])),
+        BernoulliDecoder(Network(tuple(map(layer, decoder)))),
+    )

@@ -1,0 +1,173 @@
+"""Many observations at once: the same numbers as one at a time, known evidence, and the released protocol's rule."""
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.stats as jst
+import numpy as np
+import pytest
+
+import qpaths as qp
+from qpaths.kernels.gradient import LeapfrogParams
+from qpaths.models import (
+    VAE,
+    DiagonalNormal,
+    GaussianDecoder,
+    Network,
+    Problem,
+    ReleasedProtocol,
+    evaluate_bounds,
+    evaluate_lower,
+    posterior_path,
+    shared_params,
+    simulate,
+)
+from qpaths.models.evaluate import in_batches
+from qpaths.models.released import _chain
+
+SCHEDULE = qp.LinearSchedule(6)
+KERNEL = qp.HMC(1, 2, step_size=0.3, preconditioner="none")
+ALGORITHM = qp.BDMC(4, SCHEDULE, KERNEL)
+KEY = jax.random.key(5)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return VAE.random(jax.random.key(3), num_pixels=12, hidden=(7, 5), num_latent=3)
+
+
+@pytest.fixture(scope="module")
+def data(model):
+    return simulate(model.decoder, 8, key=jax.random.key(4))
+
+
+@pytest.fixture(scope="module")
+def problem(model):
+    return Problem(model.decoder, q=0.9)
+
+
+@pytest.fixture(scope="module")
+def bounds(problem, data):
+    z, x = data
+    return evaluate_bounds(problem, x, z, ALGORITHM, key=KEY, batch_size=5)
+
+
+def test_one_observation_at_a_time_gives_the_same(problem, data, bounds):
+    z, x = data
+    run = jax.jit(lambda path, z, key: ALGORITHM.run(path, z, key=key))
+    for i in (0, 6):
+        one = run(problem.path(x[i]), z[i], jax.random.fold_in(KEY, i))
+        np.testing.assert_allclose(bounds.lower[i], one.lower, rtol=1e-5)
+        np.testing.assert_allclose(bounds.upper[i], one.upper, rtol=1e-5)
+    assert bounds.forward.dtype == jnp.float32
+    np.testing.assert_array_equal(bounds.status, 0)
+
+
+def test_numbers_do_not_depend_on_the_batch_size(problem, data, bounds):
+    z, x = data
+    first = evaluate_bounds(problem, x[:5], z[:5], ALGORITHM, key=KEY)
+    np.testing.assert_array_equal(first.gap, bounds.gap[:5])
+    with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
+        evaluate_bounds(problem, x, z, ALGORITHM, key=KEY, batch_size=0)
+
+
+def test_forward_alone_agrees_exactly(problem, data, bounds):
+    forward = evaluate_lower(problem, data[1], qp.AIS(4, SCHEDULE, KERNEL), key=KEY, batch_size=5)
+    np.testing.assert_array_equal(forward.forward, bounds.forward)
+    np.testing.assert_array_equal(forward.lower, bounds.lower)
+    assert forward.reverse.shape == (8, 0)
+    np.testing.assert_array_equal(forward.averaged().lower, bounds.averaged().lower)
+
+
+def test_bounds_bracket_a_known_evidence(key):
+    """The mean over 300 observations, within 5 standard errors; swapped bounds would be 2 nats apart the wrong way."""
+    decoder = GaussianDecoder(Network.random(key, [2, 4]), 0.5)
+    z, x = simulate(decoder, 300, key=key)
+    weight = np.asarray(decoder.network.layers[0].weight)
+    exact = jst.multivariate_normal.logpdf(x, np.zeros(4), weight @ weight.T + 0.25 * np.eye(4))
+    # A base that is not the prior, as an encoder would give it, changes the bounds but not what they bound.
+    base = DiagonalNormal(jnp.zeros(2, jnp.float32), jnp.full(2, 0.8, jnp.float32))
+    cases = (
+        (Problem(decoder, q=0.98, encoder=lambda x: base), ALGORITHM),
+        (Problem(decoder, q=0.98), ReleasedProtocol(4, SCHEDULE, num_leapfrog=2)),
+    )
+    for problem, algorithm in cases:
+        bounds = evaluate_bounds(problem, x, z, algorithm, key=key)
+        for sandwich in (bounds, bounds.averaged()):
+            below, above = exact - sandwich.lower, sandwich.upper - exact
+            assert jnp.mean(below) > -5 * jnp.std(below) / 300**0.5
+            assert jnp.mean(above) > -5 * jnp.std(above) / 300**0.5
+            assert jnp.mean(sandwich.gap) > 0.2
+        # Jensen's inequality holds for every observation, not only in the mean.
+        assert jnp.all(bounds.averaged().gap <= bounds.gap + 1e-5)
+
+
+def test_shared_parameters_are_the_mean_of_pilots(problem, data, key, monkeypatch):
+    _, x = data
+
+    def pilot(self, path, example, *, key):
+        return {"ink": jnp.sum(path.target.x), "key": jax.random.uniform(key)}
+
+    monkeypatch.setattr(qp.AIS, "pilot", pilot)
+    params = shared_params(problem, x[:3], qp.BDMC(4, SCHEDULE, qp.HMC()), key=key)
+    np.testing.assert_allclose(params["ink"], jnp.mean(jnp.sum(x[:3], axis=1)), rtol=1e-6)
+    draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(3)]
+    np.testing.assert_allclose(params["key"], np.mean(draws), rtol=1e-6)
+    assert shared_params(problem, x, ALGORITHM, key=key) is None
+
+
+def test_given_parameters_take_the_place_of_a_pilot(problem, data, bounds):
+    algorithm = qp.AIS(4, SCHEDULE, qp.HMC(1, 2, preconditioner="none"))
+    params = LeapfrogParams(jnp.ones((5, 3), jnp.float32), jnp.full(5, 0.3, jnp.float32))
+    frozen = evaluate_lower(problem, data[1], algorithm, key=KEY, params=params, batch_size=5)
+    np.testing.assert_allclose(frozen.forward, bounds.forward, rtol=1e-5)
+
+
+def test_rule_of_the_released_protocol(model, data, key):
+    """Step sizes follow from the accepted proposals; weights from the path."""
+    z, x = data
+    path = posterior_path(model.decoder, x[0], q=0.9)
+    betas = jnp.linspace(0.0, 1.0, 300)
+    kernel = ReleasedProtocol(2, SCHEDULE).kernel
+    _, log_weights, accepted, step_sizes = jax.jit(lambda z: _chain(path, kernel, betas, z, key))(z[0])
+    step, num_accepted, expected = 0.01, 0, []
+    for stage, was_accepted in enumerate(np.asarray(accepted), start=1):
+        num_accepted += was_accepted
+        step = np.clip(step * (1.02 if num_accepted / stage > 0.65 else 0.98), 1e-4, 0.5)
+        expected.append(step)
+    np.testing.assert_allclose(step_sizes, expected, rtol=1e-4)
+    assert step_sizes.max() == 0.5
+    np.testing.assert_allclose(log_weights[0], path.log_ratio(0.0, betas[1], path.features(z[0])), rtol=1e-4)
+
+
+def test_released_protocol_reports_like_any_algorithm(problem, data, key):
+    algorithm = ReleasedProtocol(8, SCHEDULE, num_leapfrog=2)
+    result = jax.jit(lambda path: algorithm.anneal(path, data[0], key=key))(problem.path(data[1][0]))
+    np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-6)
+    assert "released protocol: log evidence" in result.summary()
+    with pytest.raises(ValueError, match="must be at least 2, got 1"):
+        ReleasedProtocol(1, SCHEDULE)
+
+
+def test_a_device_without_memory_gets_smaller_batches():
+    calls = []
+
+    def run(x):
+        calls.append(len(x))
+        if len(x) > 3:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return 2 * x
+
+    with pytest.warns(UserWarning, match="no memory for that many observations at once: 3 from now on"):
+        doubled = in_batches(run, (jnp.arange(7.0),), 6)
+    np.testing.assert_array_equal(doubled, 2 * jnp.arange(7.0))
+    assert calls == [6, 3, 3, 3]
+    with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
+        in_batches(lambda x: run(jnp.zeros(9)), (jnp.arange(7.0),), 1)
+
+
+def test_errors_in_words(model, data, key):
+    z, x = data
+    with pytest.raises(ValueError, match="give `q` or `delta`"):
+        Problem(model.decoder, q=0.9, delta=0.1)
+    with pytest.raises(ValueError, match="`latents` must be one for each of the 8 observations, got 4"):
+        evaluate_bounds(Problem(model.decoder), x, z[:4], ALGORITHM, key=key)
