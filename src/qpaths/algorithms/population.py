@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float, Int
 
-from .._numerics import log_mean_exp
+from .._numerics import log_ess, log_mean_exp
 from .._types import PRNGKey, Scalar, ScalarLike
 from ..estimators import Lag, dominance
 from ..kernels import AbstractKernel, Particle
@@ -198,7 +198,9 @@ class Population(eqx.Module):
         def fit_to(inputs: Any) -> Any:
             chosen, key, previous = inputs
             log_weights = jnp.where(chosen, state.log_weights, -jnp.inf)
-            return fit(jnp.where(jnp.any(log_weights > -jnp.inf), log_weights, state.log_weights), key, previous)
+            # After a collapse of the weights half of them would tell too little, and bias is the least of the troubles.
+            enough = jnp.exp(log_ess(log_weights)) > 2 * state.particles.position.shape[1]
+            return fit(jnp.where(enough, log_weights, state.log_weights), key, previous)
 
         num = state.log_weights.shape[0]
         if self.num_fits(kernel, num) == 1:

@@ -25,10 +25,11 @@ class SMC(eqx.Module):
 
     At each beta the kernel that moves one half of the particles is fitted to the other half: fitted to the particles
     that it moves, it would bias the evidence by about the number of its parameters over that of the particles (an odd
-    number of particles, or of chains, is fitted as a whole). `resampling` is one of systematic, stratified,
-    multinomial and residual; it happens where the effective sample size falls below `threshold` times the number of
-    particles (1: at every step). `chain_length` P > 1 makes the run waste-free (Dau and Chopin, 2022): one particle
-    in P is resampled and all P states of the chain it grows are kept, `num_steps` transitions apart.
+    number of particles or chains, and a half with an ESS below twice the dimension, make do with all). `resampling` is
+    one of systematic, stratified, multinomial and residual; it happens where the effective sample size falls below
+    `threshold` times the number of particles (1: at every step). `chain_length` P > 1 makes the run waste-free (Dau and
+    Chopin, 2022): one particle in P is resampled and all P states of the chain it grows are kept, `num_steps`
+    transitions apart.
     """
 
     num_particles: int = eqx.field(static=True)
