@@ -7,6 +7,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
+from qpaths import load_result
 from qpaths.cli import app
 from qpaths.experiments.base import find_all
 from qpaths.experiments.store import Store
@@ -16,12 +17,35 @@ def _call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
-def test_demo_draws_the_picture(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new")])
+def test_demo_compares_three_paths(tmp_path):
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new"), "--particles", "500"])
     assert done.exit_code == 0, done.output
-    picture = tmp_path / "new" / "q_paths.png"
+    assert all(label in done.output for label in ("geometric", "0.9979", "tuned", "chosen:"))
+    picture = tmp_path / "new" / "demo.png"
     assert str(picture) in done.output.replace("\n", "")
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_evidence_of_a_file(tmp_path):
+    model = tmp_path / "model.py"
+    model.write_text(
+        "import jax\nimport jax.numpy as jnp\n"
+        "def log_prior(x): return jnp.sum(jax.scipy.stats.norm.logpdf(x))\n"
+        "def log_likelihood(x): return -2.0 * jnp.sum((x - 1.0) ** 2)\n"
+        "def sample_prior(key): return jax.random.normal(key, (2,))\n"
+    )
+    done = _call("evidence", model, "--budget", 50_000, "--out", tmp_path / "out")
+    assert done.exit_code == 0, done.output
+    result = load_result(tmp_path / "out" / "result.npz")
+    assert abs(float(result.log_evidence) + 2.4094) < 5 * float(result.log_evidence_se)
+    assert (tmp_path / "out" / "posterior.png").read_bytes().startswith(b"\x89PNG")
+    model.write_text("log_prior = log_likelihood = abs\n")
+    done = _call("evidence", model)
+    assert done.exit_code == 2
+    assert "must define the function `sample_prior`" in done.output
+    done = _call("evidence", tmp_path / "none.py")
+    assert done.exit_code == 2
+    assert "there is no file" in done.output
 
 
 def test_help_is_shown_without_arguments():
@@ -30,7 +54,7 @@ def test_help_is_shown_without_arguments():
 
 
 def test_every_command_has_help():
-    for command in ("list", "run", "report", "demo"):
+    for command in ("list", "run", "report", "demo", "evidence"):
         done = _call(command, "--help")
         assert done.exit_code == 0
         assert "Usage" in done.output

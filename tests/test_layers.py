@@ -35,7 +35,7 @@ LAYERS = [
     ["testing"],
     ["plotting", "adapters", "models"],
     ["experiments"],
-    ["report"],
+    ["report", "demo", "model_file"],
     ["cli"],
 ]
 

@@ -45,7 +45,7 @@ def _complain(message: str, code: int) -> NoReturn:
 app = typer.Typer(
     cls=_Commands,
     help="Annealing paths from power means: log evidence with error bars.",
-    epilog="Start with `qpaths list`, then `qpaths run fig2` and `qpaths report out`.",
+    epilog="Start with `qpaths demo`; `qpaths evidence MODEL.py` for your own model; `qpaths list` for the paper.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -115,23 +115,39 @@ def report(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the picture; made if it is missing.")] = Path("out"),
+    particles: Annotated[int, typer.Option(help="Particles of the two paths that are not tuned.", min=10)] = 4000,
 ) -> None:
-    """Draw the paper's intermediate densities between N(-4, 3) and N(4, 1) for four values of q."""
+    """Compute the evidence of a model with a geometric, the paper's and a tuned path, at equal cost.
+
+    The model is the logistic regression of the paper on the Pima data. Takes about a minute, mostly compilation.
+    """
     import matplotlib as mpl
 
     mpl.use("Agg")
-    import numpy as np
+    from .demo import run_demo
 
-    from . import Normal, QPath
-    from .plotting import plot_paths
+    run_demo(out, particles, progress=True)
 
-    base, target = Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0)
-    paths = {f"q = {q:g}": QPath(base, target, q=q) for q in (0.0, 0.5, 0.9, 1.0)}
-    figure = plot_paths(paths, np.linspace(-10.0, 8.0, 721), np.linspace(0.0, 1.0, 10))
-    out.mkdir(parents=True, exist_ok=True)
-    picture = out / "q_paths.png"
-    figure.savefig(picture, dpi=200)
-    typer.echo(f"q-paths between N(-4, 3) and N(4, 1), ten betas each: {picture.resolve()}")
+
+@app.command()
+def evidence(
+    model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="Defines log_prior, log_likelihood, sample_prior.")],
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    budget: Annotated[int | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
+    standard_error: Annotated[float | None, typer.Option(help="Stop at this standard error.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the result and the picture.")] = Path("out"),
+) -> None:
+    """Compute the log evidence of your own model.
+
+    The file is Python. It defines `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`, and
+    imports what it needs. An interrupted call goes on from its folder.
+    """
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from .model_file import run_model_file
+
+    run_model_file(model, seed=seed, budget=budget, standard_error=standard_error, folder=out)
 
 
 def main() -> None:

@@ -18,7 +18,7 @@ from .algorithms.checkpoint import check_folder, check_settings, describe_all
 from .algorithms.checks import CollapsedError, check_parts, draw_points, example_of
 from .algorithms.progress import Show, display
 from .densities import Density, DensityLike, as_density, evaluate
-from .islands import NUM_ISLANDS, Islands, run_islands
+from .islands import NUM_ISLANDS, Balance, Islands, balance, run_islands
 from .kernels import HMC, AbstractKernel
 from .paths import AbstractPath, GeometricPath
 from .results import NumEvaluations, Result, Status
@@ -28,7 +28,7 @@ from .tuning.store import from_tree, to_tree
 from .verdict import findings, verdict
 
 _BUDGET, _STANDARD_ERROR = 1_000_000, 0.005
-_SMALLEST_BUDGET = 10_000
+_SMALLEST_BUDGET = 20_000
 _BATCHES, _PARTICLES, _FEWEST = 4, 500, 200
 """Batches of islands that a budget should have room for, and particles of an island: the most, and the fewest for which
 several batches are better than one."""
@@ -53,8 +53,8 @@ def evidence(
     data: Any = None,
     simulate: Any = None,
     budget: int | None = None,
-    seconds: float | None = None,
-    standard_error: float | None = None,
+    seconds: float | int | None = None,
+    standard_error: float | int | None = None,
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
     checkpoint: str | os.PathLike[str] | None = None,
@@ -106,11 +106,16 @@ def evidence(
             show("bounds on simulated data", None)
             certificate = _certify(path, likelihood, simulate, _finite(limits.budget), kernel, certificate_key)
         islands, num_evaluations, status, ending = _run(state, limits, started, run_key, file, show)
-    found = findings(islands, state.tuned)
+    scores = Balance(0.0, 1.0)
+    if kernel.with_slopes:
+        num_draws = _num_balanced(limits)
+        scores = balance(path, islands, num_draws)
+        num_evaluations += NumEvaluations(0, 0, 0, num_draws)
+    found = findings(islands, state.tuned, scores)
     for finding in found:
         warnings.warn(f"evidence: {finding}", stacklevel=2)
     text = verdict(state.tuned, ending, found, certificate)
-    return islands.result(state.tuned.schedule.betas, num_evaluations, status, text)
+    return islands.result(state.tuned.schedule.betas, scores.error, num_evaluations, status, text)
 
 
 class _State(NamedTuple):
@@ -151,7 +156,7 @@ class _File:
             )
 
 
-def _limits(budget: int | None, seconds: float | None, standard_error: float | None) -> Limits:
+def _limits(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> Limits:
     for name, value in (("budget", budget), ("seconds", seconds), ("standard_error", standard_error)):
         if value is not None and not value > 0:
             raise ValueError(f"`{name}` must be positive, got {value}.")
@@ -160,13 +165,18 @@ def _limits(budget: int | None, seconds: float | None, standard_error: float | N
             f"`budget` must be at least {_SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
         )
     if budget is None and seconds is None and standard_error is None:
-        return Limits(_BUDGET, math.inf, _STANDARD_ERROR)
-    return Limits(budget or math.inf, seconds or math.inf, standard_error or 0.0)
+        return Limits(float(_BUDGET), math.inf, _STANDARD_ERROR)
+    return Limits(float(budget or math.inf), float(seconds or math.inf), float(standard_error or 0.0))
 
 
 def _finite(budget: float) -> int:
     """What the pilots take as the budget where there is none in evaluations."""
     return _BUDGET if math.isinf(budget) else int(budget)
+
+
+def _num_balanced(limits: Limits) -> int:
+    """Draws at which the scores are looked at in the end."""
+    return min(4096, _finite(limits.budget) // 50)
 
 
 def _model(
@@ -235,7 +245,8 @@ def _run(
 ) -> tuple[Islands, NumEvaluations, Status, str]:
     """Batches of islands until a limit is met or Ctrl-C; also which, in words."""
     tuned, islands, num_batches = state
-    num_particles = _particles(tuned, _finite(limits.budget) - tuned.num_evaluations.cost)
+    left = _finite(limits.budget) - tuned.num_evaluations.cost - 2 * _num_balanced(limits)
+    num_particles = _particles(tuned, left)
     each = SMC(num_particles, tuned.schedule, tuned.kernel).count(tuned.schedule.betas.size - 1)
     batch = NumEvaluations(*(NUM_ISLANDS * num for num in each))
     while True:
@@ -266,7 +277,7 @@ def _ending(
     cost = f"{spent.cost:,} evaluations, {tuned.num_evaluations.cost:,} of them in pilots"
     if error <= limits.standard_error:
         return f"stopped at a standard error of {limits.standard_error:g}, as wanted, after {cost}."
-    if spent.cost + next_cost > limits.budget:
+    if spent.cost + next_cost + 2 * _num_balanced(limits) > limits.budget:
         return f"stopped where the budget was spent, after {cost}." + _short_of(error, limits, spent)
     if seconds > limits.seconds:
         return f"stopped after {limits.seconds:g} seconds and {cost}." + _short_of(error, limits, spent)
@@ -281,7 +292,7 @@ def _short_of(error: float, limits: Limits, spent: NumEvaluations) -> str:
     return f" A standard error of {limits.standard_error:g} would take about {needed:,.0f}."
 
 
-def _particles(tuned: Tuned, left: float) -> int:
+def _particles(tuned: Tuned, left: int) -> int:
     """Particles of an island: room for several batches, unless islands would become too small."""
     total = left / tuned.cost_per_particle / NUM_ISLANDS
     several = min(total / _BATCHES, _PARTICLES)

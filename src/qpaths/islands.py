@@ -7,12 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 from scipy.stats import chi2
+from scipy.stats import t as student_t
 
 from ._numerics import log_mean_exp
 from ._types import Point, PRNGKey
 from .algorithms import SMC
+from .densities import evaluate
 from .estimators import few_replicas
 from .kernels import FrozenKernel
 from .paths import AbstractPath
@@ -20,6 +23,10 @@ from .results import NumEvaluations, Result, Status
 from .schedules import FixedSchedule
 
 NUM_ISLANDS = 8
+_UNBALANCED = 0.05
+"""Probability of noise below which scores are said not to balance."""
+_PROBES = 256
+"""Points beyond the draws at which a target without hard bounds must have mass."""
 FEW_SURVIVE = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
 
@@ -45,7 +52,8 @@ class Islands(NamedTuple):
         log_mean = float(log_mean_exp(self.log_evidence))
         relative = np.exp(self.log_evidence - log_mean)
         num = relative.size
-        within = float(np.sqrt(np.sum(np.square(relative * self.log_evidence_se)))) / num
+        # The median: a single run may report far too much, and all have the same error.
+        within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
         between = few_replicas(num) * float(np.std(relative, ddof=1)) / num**0.5
         return log_mean, max(within, between) + self.missing
 
@@ -70,9 +78,12 @@ class Islands(NamedTuple):
         mean = np.sum(weights * self.log_evidence) / np.sum(weights)
         return float(chi2.cdf(np.sum(weights * np.square(self.log_evidence - mean)), self.log_evidence.size - 1))
 
-    def result(self, betas: Any, num_evaluations: NumEvaluations, status: Status, verdict: str) -> Result:
-        """All runs as one."""
+    def result(
+        self, betas: Any, extra_error: float, num_evaluations: NumEvaluations, status: Status, verdict: str
+    ) -> Result:
+        """All runs as one; `extra_error` is what is known of the error from elsewhere."""
         log_evidence, standard_error = self.pooled
+        standard_error = float(np.hypot(standard_error, extra_error))
         total = {"ess", "num_ancestors"}
         stats = {name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()}
         stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
@@ -88,6 +99,58 @@ class Islands(NamedTuple):
             algorithm="Evidence",
             verdict=verdict,
         )
+
+
+class Balance(NamedTuple):
+    """Whether the target's scores balance over the draws, as they do over draws from all of the target."""
+
+    imbalance: float
+    """Length of the mean score in units of the draws' own spread, less what noise makes of it."""
+    probability: float
+    """With which noise alone would make the most conspicuous coordinate of the mean so large."""
+
+    @property
+    def error(self) -> float:
+        """What it adds to the standard error: nothing unless it is beyond noise.
+
+        Draws of a normal distribution that miss a share p of its mass on one side have a mean score of p to 2 p in such
+        units, and put the log evidence off by p or a little more.
+        """
+        return self.imbalance if self.probability < _UNBALANCED else 0.0
+
+
+def balance(path: AbstractPath[Any], islands: Islands, num_draws: int) -> Balance:
+    """Look at the mean of the target's score over some draws, which is zero for a target without hard bounds (Stein).
+
+    Draws that end where the target does not (before the neck of a funnel, say) leave it open at that end, even if every
+    run ends there. The noise is what the means of the islands show.
+    """
+    num_islands = islands.log_weights.shape[0]
+    each = max(1, min(islands.log_weights.shape[1], num_draws // num_islands))
+    points = jax.tree.map(lambda leaf: jnp.asarray(leaf[:, :each].reshape(-1, *leaf.shape[2:])), islands.samples)
+    rows, scores, outside = (np.asarray(part, float) for part in _scores(path, points))
+    if outside.any() or not np.isfinite(scores).all():
+        return Balance(0.0, 1.0)
+    means = scores.reshape(num_islands, each, -1).mean(axis=1)
+    mean, noise = means.mean(axis=0), np.std(means, axis=0, ddof=1) / num_islands**0.5
+    tail = 2 * student_t.sf(np.abs(mean) / np.maximum(noise, 1e-300), num_islands - 1)
+    spread = np.atleast_2d(np.cov(rows.T))
+    imbalance = max(0.0, float(mean @ spread @ mean - np.diag(spread) @ noise**2)) ** 0.5
+    return Balance(imbalance, min(1.0, float(np.min(tail)) * tail.size))
+
+
+@jax.jit
+def _scores(path: AbstractPath[Any], points: Point) -> tuple[Array, Array, Array]:
+    """Points as rows, the target's scores there, and at which points beyond them the target has no mass."""
+    unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], points))[1]
+    rows = jax.vmap(lambda point: ravel_pytree(point)[0])(points)
+
+    def log_prob(row: Array) -> Array:
+        return evaluate(path.target, unravel(row), "target")
+
+    # Differences of draws reach beyond them in every direction in which they spread.
+    beyond = rows + 3 * (jnp.roll(rows, 1, axis=0) - jnp.roll(rows, 2, axis=0))
+    return rows, jax.vmap(jax.grad(log_prob))(rows), jax.vmap(log_prob)(beyond[:_PROBES]) == -jnp.inf
 
 
 def run_islands(

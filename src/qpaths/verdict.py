@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .islands import FEW_SURVIVE, Islands
+from .islands import FEW_SURVIVE, Balance, Islands
 from .tuning import Tuned
 
 
@@ -18,10 +18,15 @@ class Finding(NamedTuple):
         return f"{self.what}: {self.remedy}."
 
 
-def findings(islands: Islands, tuned: Tuned) -> list[Finding]:
+def findings(islands: Islands, tuned: Tuned, scores: Balance) -> list[Finding]:
     """What looks unreliable in a run with tuned settings."""
     found = [Finding(warning, "give a larger budget, or a base nearer to the target") for warning in tuned.warnings]
     found += _of_islands(islands)
+    if scores.error > 0:
+        what = f"the target's scores do not balance over the draws (by {scores.imbalance:.2f}; 0 for all of a target)"
+        found.append(
+            Finding(what, "part of it was not reached, the neck of a funnel perhaps; give it other parameters")
+        )
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
     worst = int(np.argmin(acceptance))

@@ -51,9 +51,10 @@ class FrozenKernel(AbstractKernel[Any]):
         previous: Any,
     ) -> Any:
         """The parameters at `beta`; nothing else is looked at."""
-        return self._params_at(beta)
+        return self.params_at(beta)
 
-    def _params_at(self, beta: ScalarLike) -> Any:
+    def params_at(self, beta: ScalarLike) -> Any:
+        """The parameters at one beta."""
         last = jnp.clip(jnp.searchsorted(self.betas, beta, side="right"), 1, self.betas.shape[0] - 1)
         low, high = self.betas[last - 1], self.betas[last]
         share = jnp.clip((beta - low) / (high - low), 0.0, 1.0)
@@ -63,7 +64,7 @@ class FrozenKernel(AbstractKernel[Any]):
 
     def at(self, betas: Float[Array, " num"]) -> "FrozenKernel":
         """The same kernel, with parameters at other betas."""
-        return FrozenKernel(self.kernel, betas, jax.vmap(self._params_at)(betas))
+        return FrozenKernel(self.kernel, betas, jax.vmap(self.params_at)(betas))
 
     def reversed(self) -> "FrozenKernel":
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))

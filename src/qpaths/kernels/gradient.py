@@ -25,9 +25,10 @@ from .base import (
 )
 
 
-def _effort(again: bool) -> tuple[int, int]:
+def _effort(num_particles: int, again: bool) -> tuple[int, int]:
     """Rounds and copies of the tuning: fewer where the step size of the beta before is there to start from."""
-    return (4, 32) if again else (10, 64)
+    num_rounds, most = (4, 32) if again else (10, 64)
+    return num_rounds, min(num_particles, most, max(16, num_particles // 8))
 
 
 class LeapfrogParams(NamedTuple):
@@ -74,8 +75,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
         if self.step_size is not None:
             return Evaluations(0, 0)
-        num_rounds, num_copies = _effort(again)
-        return Evaluations(0, num_rounds * min(num_particles, num_copies) * self.num_leapfrog)
+        num_rounds, num_copies = _effort(num_particles, again)
+        return Evaluations(0, num_rounds * num_copies * self.num_leapfrog)
 
     def step_size_of(self, params: LeapfrogParams) -> Scalar:
         return params.step_size
@@ -95,7 +96,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
         start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
-        effort = _effort(previous is not None)
+        effort = _effort(log_weights.size, previous is not None)
         step_size = self._tune(path, beta, particles, log_weights, key, scale, start, effort)
         if self.preconditioner == "dense":
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
@@ -125,8 +126,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic
         approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
-        num_rounds, num_copies = effort
-        num = min(log_weights.size, num_copies)
+        num_rounds, num = effort
         choose_key, key = jax.random.split(key)
         # At random rather than the first ones: after resampling neighbours are copies of each other.
         chosen = jax.random.categorical(choose_key, log_weights, shape=(num,))

@@ -199,9 +199,9 @@ def with_q(settings: Settings, measured: Measured, delta: float) -> Settings:
     ratio = np.interp(settings.betas[1:-1], settings.betas[1:], _smooth(measured.increment / np.diff(settings.betas)))
     inner = settings.betas[1:-1]
     shifted = jax.nn.sigmoid(jnp.log(inner) - jnp.log1p(-inner) - delta * jnp.asarray(ratio))
-    betas = jnp.concatenate([jnp.zeros(1), shifted, jnp.ones(1)])
-    # Rounding can make neighbours equal where the path hardly moves; `respace` keeps them apart.
-    betas = respace(betas, jnp.ones(betas.size - 1)) if bool(jnp.any(jnp.diff(betas) <= 0)) else betas
+    # The ratio is measured with noise; betas must increase all the same.
+    ordered = jax.lax.cummax(jnp.concatenate([jnp.zeros(1), shifted, jnp.ones(1)]))
+    betas = 0.999 * ordered + 0.001 * jnp.linspace(0.0, 1.0, ordered.size)
     kernel = FrozenKernel(settings.kernel.kernel, betas, settings.kernel.params)
     return Settings(jnp.asarray(delta), betas, kernel, settings.target_acceptance)
 

@@ -130,15 +130,15 @@ def _ess_heuristic(path: AbstractPath[Any], key: PRNGKey, num: int, schedule: Ab
 
     log_rho = np.log10(_largest_log_weight(np.asarray(log_weights)))
     starts = log_rho + 0.1 * np.asarray(jax.random.normal(restart_key, (100,)))
-    wide = (log_rho - 3, log_rho + 6)
+    anywhere = (-np.inf, np.inf)
     best, best_loss = log_rho, np.inf
     for start in starts:
         if first is None:
             found = scipy.optimize.minimize(
-                lambda v: float(loss(v[0], v[1])), [1.0, start], method="Powell", bounds=[(1e-12, 1.0), wide]
+                lambda v: float(loss(v[0], v[1])), [1.0, start], method="Powell", bounds=[(1e-12, 1.0), anywhere]
             )
         else:
-            found = scipy.optimize.minimize(lambda v: float(loss(first, v[0])), [start], method="Powell", bounds=[wide])
+            found = scipy.optimize.minimize(lambda v: float(loss(first, v[0])), [start], method="Powell")
         if found.fun < best_loss:
             best, best_loss = float(found.x[-1]), found.fun
     return 10.0**-best
@@ -219,7 +219,7 @@ def _judge(
 
 @functools.partial(jax.jit, static_argnames="num_particles")
 def _log_evidences(
-    path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, deltas: Array, betas: Array, keys: PRNGKey
+    path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, deltas: Array, betas: Array, keys: Array
 ) -> Float[Array, " runs"]:
     def run(arguments: tuple[Array, Array, PRNGKey]) -> Scalar:
         delta, betas, key = arguments

@@ -18,6 +18,7 @@ from ..families import MultivariateStudentT
 
 Matrix = Float[np.ndarray, "d d"]
 Rows = Float[np.ndarray, "n d"]
+Directions = Float[np.ndarray, "k d"]
 
 _HEAVIEST, _LIGHTEST = 4.0, 30.0
 """Degrees of freedom: below the first the fit is not to be trusted, above the second its tails would be too light."""
@@ -129,7 +130,7 @@ def _looks_bimodal(white: Rows) -> bool:
     return any(min(_bimodality(search @ w), _bimodality(judge @ w)) > _BIMODAL for w in directions)
 
 
-def _pursue(white: Rows, directions: Rows, power: int) -> Rows:
+def _pursue(white: Rows, directions: Directions, power: int) -> Directions:
     for _ in range(20):
         moment = (white @ directions.T).T ** power @ white / len(white)
         directions = moment - (3 * directions if power == 3 else 0)
@@ -137,7 +138,7 @@ def _pursue(white: Rows, directions: Rows, power: int) -> Rows:
     return directions
 
 
-def _conspicuous_directions(white: Rows) -> Rows:
+def _conspicuous_directions(white: Rows) -> Directions:
     """The principal axes, `E[z |z|^2]`, and the extreme eigenvectors of `E[z z' |z|^2]`.
 
     Where the rows were whitened with the scores, an axis of large variance is one along which the draws spread more

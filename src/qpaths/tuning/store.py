@@ -47,7 +47,8 @@ def from_tree(
         path = eqx.tree_at(lambda p: p.base, path, Reference(fitted, path.base, jnp.asarray(arrays["share"]), example))
     if arrays["delta"] is not None:
         path = with_delta(path, jnp.asarray(arrays["delta"]))
-    template = jax.eval_shape(lambda: SMC(2, AdaptiveSchedule(), kernel).begin(path, key=jax.random.key(0))[1].params)
+    # Of an odd number of particles, whose kernel is fitted as a whole.
+    template = jax.eval_shape(lambda: SMC(3, AdaptiveSchedule(), kernel).begin(path, key=jax.random.key(0))[1].params)
     params = jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(leaf) for leaf in arrays["params"]])
     return Tuned(
         path,

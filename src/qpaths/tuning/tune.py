@@ -106,7 +106,7 @@ def _tune_population(
     allowance = _Allowance(int(_PILOT_SHARE * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
     keys = jax.random.split(key, 3)
-    max_cost = allowance.left * (0.75 if reference else 1)
+    max_cost = float(allowance.left) * (0.75 if reference else 1.0)
     first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=max_cost)
     allowance.spend(first)
     notes, warnings, pilot = [], [], first
@@ -229,7 +229,7 @@ def _with_reference(
         return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
     base = Reference(fitted, path.base, _BASE_SHARE, example)
     shorter = eqx.tree_at(lambda p: p.base, path, base)
-    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=key, max_cost=allowance.left)
+    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=key, max_cost=float(allowance.left))
     allowance.spend(second)
     if not second.reached or second.barrier > 0.7 * first.barrier:
         return (
@@ -292,7 +292,7 @@ def _with_best_q(
     if winner.delta == 0:
         return path, pilot, "q = 1, the geometric path: no other q was better beyond noise"
     path = with_delta(path, winner.delta)
-    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=allowance.left)
+    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=float(allowance.left))
     allowance.spend(best)
     return (
         path,

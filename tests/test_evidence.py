@@ -1,0 +1,180 @@
+"""The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import norm
+
+import qpaths as qp
+from qpaths._numerics import log_mean_exp
+from qpaths.islands import Balance, Islands, balance
+from qpaths.results import Status
+
+BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+BUDGET = 80_000
+
+
+def log_likelihood(x, data=1.0):
+    return jnp.sum(norm.logpdf(data, x, 0.5))
+
+
+EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
+
+
+@pytest.fixture(scope="module")
+def model():
+    return {"log_prior": BASE.log_prob, "log_likelihood": log_likelihood, "sample_prior": BASE.sample}
+
+
+@pytest.fixture(scope="module")
+def result(model):
+    return qp.evidence(**model, key=jax.random.key(0), budget=BUDGET)
+
+
+def test_answer_and_draws(result):
+    error = float(result.log_evidence) - EXACT
+    assert abs(error) < 5 * float(result.log_evidence_se) < 0.1
+    np.testing.assert_allclose(log_mean_exp(result.log_weights), result.log_evidence, atol=1e-9)
+    weights = jax.nn.softmax(result.log_weights)
+    np.testing.assert_allclose(weights @ result.samples, [0.8, 0.8], atol=0.1)
+    assert result.num_evaluations.cost <= BUDGET
+    assert "fitted to a pilot's particles" in result.verdict
+    assert "budget was spent" in result.verdict
+    assert "nothing looks unreliable" in result.verdict
+    assert result.verdict.splitlines()[0] in result.summary()
+
+
+def test_verdict_is_saved(result, tmp_path):
+    result.save(tmp_path / "result.npz")
+    assert qp.load_result(tmp_path / "result.npz").verdict == result.verdict
+
+
+def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_path):
+    """The file holds the pilots and two batches; the call that goes on makes the batches that are missing, the same."""
+    file = tmp_path / "state.npz"
+    rough = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, standard_error=0.02, checkpoint=file)
+    assert "as wanted" in rough.verdict
+    assert float(rough.log_evidence_se) <= 0.02
+    assert rough.num_evaluations.cost < result.num_evaluations.cost
+    whole = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
+    assert float(whole.log_evidence) == float(result.log_evidence)
+    assert float(whole.log_evidence_se) == float(result.log_evidence_se)
+    with pytest.raises(ValueError, match="belongs to another run: `key` was"):
+        qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
+
+
+def test_interrupt_returns_what_there_is(model, result, monkeypatch):
+    import sys
+
+    module = sys.modules["qpaths.evidence"]
+    once = module.run_islands
+    calls = []
+
+    def interrupted(*arguments, **options):
+        calls.append(1)
+        if len(calls) > 1:
+            raise KeyboardInterrupt
+        return once(*arguments, **options)
+
+    monkeypatch.setattr(module, "run_islands", interrupted)
+    partial = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET)
+    assert Status(int(partial.status)) == Status.UNFINISHED
+    assert partial.log_weights.size < result.log_weights.size
+    assert "interrupted" in partial.verdict
+
+
+def test_base_that_never_meets_the_target_ends_in_a_warning():
+    far = qp.Density(lambda x: jnp.where(jnp.all(jnp.abs(x - 40.0) < 1), 0.0, -jnp.inf))
+    with pytest.warns(UserWarning, match="no particle reached the target"):
+        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=BUDGET)
+    assert float(found.log_evidence) == -jnp.inf
+    assert float(found.log_evidence_se) == jnp.inf
+
+
+def test_target_40_standard_deviations_away_has_an_honest_error_bar():
+    far = qp.Density(lambda x: -0.5 * jnp.sum((x - 40 / 2**0.5) ** 2))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=BUDGET)
+    error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
+    assert error < 3 * float(found.log_evidence_se)
+    assert any("did not come from the base to the target" in str(warning.message) for warning in caught)
+
+
+def test_certificate_on_simulated_data(model):
+    def simulate(key, x):
+        return x + 0.5 * jax.random.normal(key, x.shape)
+
+    found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(0), budget=BUDGET)
+    assert "certificate: on data simulated from the prior the log evidence lies between" in found.verdict
+    with pytest.raises(ValueError, match="`simulate` needs"):
+        qp.evidence(**model, simulate=simulate, key=jax.random.key(0))
+
+
+def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
+    shifted = qp.Density(lambda x: BASE.log_prob(x) + 1.0, BASE.sample)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        found = qp.evidence(shifted, shifted, key=jax.random.key(0), budget=BUDGET)
+    messages = " ".join(str(warning.message) for warning in caught)
+    assert "does not integrate to 1 but to exp(1.0" in messages
+    assert "the likelihood is constant" in messages
+    np.testing.assert_allclose(found.log_evidence, 0.0, atol=0.05)
+
+
+def test_scores_of_draws_that_miss_a_side_do_not_balance():
+    """Draws of a normal distribution without its lower tenth: all islands miss the same, and only the scores tell."""
+    rng = np.random.default_rng(0)
+    path = qp.GeometricPath(BASE, BASE)
+    draws = rng.standard_normal((8, 4000, 2))
+
+    def of(samples):
+        samples = np.stack([rows[:300] for rows in samples])
+        return balance(path, Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {}), 2400)
+
+    assert of(draws).error == 0
+    cut = of([rows[rows[:, 0] > -1.28] for rows in draws])
+    assert 0.1 < cut.error < 0.3
+    bounded = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.where(x[0] > -1.28, BASE.log_prob(x), -jnp.inf)))
+    samples = np.stack([rows[rows[:, 0] > -1.28][:300] for rows in draws])
+    islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {})
+    assert balance(bounded, islands, 2400) == Balance(0.0, 1.0)
+
+
+def test_pooled_error_is_the_larger_view():
+    def islands(log_evidence, se):
+        stats = {"increment_variance": np.zeros((8, 1)), "length": np.zeros((8, 1))}
+        return Islands(np.asarray(log_evidence), np.full(8, se), np.zeros((8, 4, 1)), np.zeros((8, 4)), stats)
+
+    spread = np.linspace(-0.7, 0.7, 8)
+    assert islands(spread, 0.01).pooled[1] > 0.15
+    assert islands(spread, 0.01).disagreement > 0.999
+    np.testing.assert_allclose(islands(np.zeros(8), 0.4).pooled[1], 0.4 / 8**0.5)
+    far = islands(np.zeros(8), 0.4)
+    far.stats["increment_variance"][:] = 400.0
+    far.stats["length"][:] = 3.0
+    assert far.pooled[1] > 50
+
+
+def test_bad_input(model):
+    key = jax.random.key(0)
+    with pytest.raises(ValueError, match="`budget` must be positive, got -5"):
+        qp.evidence(**model, key=key, budget=-5)
+    with pytest.raises(ValueError, match="`budget` must be at least 20,000"):
+        qp.evidence(**model, key=key, budget=100)
+    with pytest.raises(ValueError, match="`seconds` must be positive"):
+        qp.evidence(**model, key=key, seconds=0)
+    with pytest.raises(ValueError, match="`standard_error` must be positive"):
+        qp.evidence(**model, key=key, standard_error=0.0)
+    with pytest.raises(ValueError, match="give either `base` and `target`"):
+        qp.evidence(BASE, BASE, **model, key=key)
+    with pytest.raises(ValueError, match="`sample_prior` must be given"):
+        qp.evidence(log_prior=BASE.log_prob, log_likelihood=log_likelihood, key=key)
+    broken = {**model, "log_likelihood": lambda x: jnp.where(x[0] > 1, jnp.nan, 0.0)}
+    with pytest.raises(FloatingPointError, match="is nan"):
+        qp.evidence(**broken, key=key, budget=BUDGET)
+    with pytest.raises(FileNotFoundError, match="a folder that does not exist"):
+        qp.evidence(**model, key=key, checkpoint="/no/such/folder/file.npz")

@@ -1,0 +1,133 @@
+"""Joint tuning: what comes out is frozen, fits, costs what it may, and serves many problems at once."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import qpaths as qp
+from qpaths.testing import check_algorithm
+from qpaths.tuning.chains import Measured, Problems, Settings, Trial, best_of, improve, measure, with_q
+from qpaths.tuning.pilot import run_pilot
+from qpaths.tuning.reference import Reference
+
+BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+WIDTH = 0.1
+
+
+def log_target(mean, x):
+    return jnp.sum(jax.scipy.stats.norm.logpdf(x, mean, WIDTH)) - 1.0
+
+
+def path_of(mean):
+    return qp.GeometricPath(BASE, qp.Density(jax.tree_util.Partial(log_target, mean)))
+
+
+MEANS = jnp.array([[1.0, -1.0], [2.0, 0.5], [0.0, 0.3], [-1.5, 1.0]])
+
+
+@pytest.fixture(scope="module")
+def tuned():
+    return qp.tune(path_of(MEANS[0]), key=jax.random.key(0), budget=100_000)
+
+
+def test_reference_shortens_the_path(tuned):
+    path, schedule, kernel = tuned
+    assert isinstance(path.base, Reference)
+    np.testing.assert_allclose(path.base.fitted.mean, MEANS[0], atol=0.02)
+    assert schedule.betas.size <= 3
+    assert not kernel.needs_fit
+    assert tuned.num_evaluations.cost <= 25_000
+    assert "fitted to a pilot's particles" in tuned.notes[0]
+
+
+def test_tuned_settings_are_unbiased_and_honest(tuned, key):
+    check_algorithm(qp.SMC(100, tuned.schedule, tuned.kernel), tuned.path, -1.0, key=key, num_replicates=100)
+
+
+def test_base_can_be_kept(tuned):
+    kept = qp.tune(path_of(MEANS[0]), key=jax.random.key(0), budget=100_000, reference=False)
+    assert kept.path.base is BASE
+    assert kept.barrier > 3 > 2 * tuned.barrier
+
+
+def test_settings_for_many_problems_bring_their_bounds_together(key):
+    """Shared settings for narrow targets at different places; BDMC with exact draws shows what they are worth."""
+    draws = MEANS + WIDTH * jax.random.normal(key, MEANS.shape)
+    shared = qp.tune(path_of, problems=MEANS, target_samples=draws, num_gradients=400, num_chains=20, key=key)
+    assert (shared.schedule.betas.size - 1) * shared.kernel.kernel.num_leapfrog <= 400
+
+    def gap(schedule, kernel):
+        def one(mean, draw, key):
+            bounds = qp.BDMC(20, schedule, kernel).run(shared.path(mean), draw, key=key)
+            return bounds.lower, bounds.upper
+
+        lower, upper = jax.jit(jax.vmap(one))(MEANS, draws, jax.random.split(key, len(MEANS)))
+        assert np.mean(lower) < -1.0 < np.mean(upper)
+        return float(np.mean(upper - lower))
+
+    plain = qp.LinearSchedule(shared.schedule.betas.size)
+    assert gap(shared.schedule, shared.kernel) < 0.5 * gap(plain, shared.kernel)
+
+
+def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptance():
+    betas = jnp.linspace(0.0, 1.0, 11)
+    kernel = qp.HMC(1, 3, preconditioner="none")
+    params = qp.kernels.gradient.LeapfrogParams(jnp.ones((11, 2)), jnp.full(11, 0.5))
+    settings = Settings(jnp.zeros(()), betas, qp.FrozenKernel(kernel, betas, params), 0.9)
+    variance = np.where(np.arange(10) < 5, 9.0, 1.0)
+    acceptance = np.where(np.arange(10) < 5, 0.99, 0.3)
+    measured = Measured(np.zeros((1, 8)), acceptance, np.zeros(10), variance, None)
+    better = improve(settings, measured, 1.0)
+    assert np.sum(np.asarray(better.betas) <= 0.5) == 8  # three quarters of the length lie in the first half
+    steps = np.asarray(better.kernel.params.step_size)
+    assert steps[0] > 0.5 > steps[-1]
+
+
+def test_a_sampler_that_misses_mass_is_not_the_best():
+    """All its chains agree, on too little: a small spread alone must not win."""
+    rng = np.random.default_rng(0)
+    settings = None
+    honest = Measured(rng.normal(0.0, 1.0, (4, 8)), *(np.zeros(3),) * 3, None)
+    missing = Measured(rng.normal(-9.0, 0.1, (4, 8)), *(np.zeros(3),) * 3, None)
+    trials = [Trial(settings, missing), Trial(settings, honest)]
+    assert missing.shortfall < honest.shortfall
+    assert best_of(trials).measured is honest
+
+
+def test_another_q_starts_where_the_path_was(key):
+    """The share of the target in the score at the new betas is the old beta, at the mean ratio."""
+    group = Problems(path_of, MEANS[:1], None, 16)
+    betas = jnp.linspace(0.0, 1.0, 9)
+    pilot = run_pilot(path_of(MEANS[0]), qp.FixedSchedule(betas), qp.HMC(1, 3), 64, key=key)
+    settings = Settings(jnp.zeros(()), betas, pilot.kernel, 0.9)
+    measured = measure(group, settings, key)
+    other = with_q(settings, measured, 0.01)
+    assert float(other.delta) == 0.01
+    assert (np.diff(other.betas) > 0).all()
+    ratio = measured.increment / np.diff(betas)
+    moved = np.asarray(other.betas)[1:-1] - np.asarray(betas)[1:-1]
+    assert moved[0] > 0 > ratio[0]
+    assert moved[-1] < 0.01 < ratio[-1]
+
+
+def test_frozen_kernel_interpolates_and_reverses():
+    betas = jnp.array([0.0, 0.5, 1.0])
+    kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, jnp.array([1.0, 2.0, 4.0]))
+    np.testing.assert_allclose([kernel.params_at(b) for b in (0.0, 0.25, 0.5, 0.75, 1.0)], [1.0, 1.5, 2.0, 3.0, 4.0])
+    backwards = kernel.reversed()
+    np.testing.assert_allclose([backwards.params_at(1 - b) for b in (0.0, 0.25, 1.0)], [1.0, 1.5, 4.0])
+    assert kernel.num_steps == 2
+    assert kernel.fit_evaluations(100, again=False) == (0, 0)
+
+
+def test_bad_input(key):
+    path = path_of(MEANS[0])
+    with pytest.raises(ValueError, match="`budget` must be positive"):
+        qp.tune(path, key=key, budget=0)
+    with pytest.raises(ValueError, match="need `num_gradients`"):
+        qp.tune(path_of, key=key, problems=MEANS)
+    with pytest.raises(TypeError, match="`kernel` must be HMC"):
+        qp.tune(path, key=key, num_gradients=100, kernel=qp.RandomWalk(1))
+    with pytest.raises(ValueError, match="`num_gradients` must be at least 16"):
+        qp.tune(path, key=key, num_gradients=3)
