@@ -50,7 +50,8 @@ def test_log_evidence_is_the_log_mean_weight(key):
 def test_the_kernel_of_each_half_is_fitted_to_the_other(chain_length, key):
     population = Population(chain_length=chain_length, cross_fit=True)
     annealing, state = qp.SMC(NUM, SCHEDULE, WALK, chain_length=chain_length).begin(PATH, key=key)
-    weighted = population.reweight(annealing.flat, state, 0.3)
+    increments = jax.vmap(lambda f: PATH.log_ratio(0.0, 0.3, f))(state.particles.features)
+    weighted = population.reweight(state, jnp.asarray(0.3), increments)
     resampled, split = population.resample(weighted, key, jnp.ones(()))
     # `ancestors` names the old particle: those before the cut have their offspring in the first half.
     half = NUM // chain_length // 2

@@ -13,6 +13,7 @@ from qpaths.models import (
     Decoder,
     GaussianDecoder,
     Network,
+    default_vae,
     load_vae,
     posterior_path,
     simulate,
@@ -182,3 +183,12 @@ def test_unreadable_files(tmp_path):
 def test_standard_normal_follows_the_precision(small):
     assert posterior_path(small.decoder, jnp.zeros(12, jnp.float32)).base.mean.dtype == jnp.float32
     assert standard_normal(2).mean.dtype == jnp.float64
+
+
+def test_default_model_knows_its_own_images(key):
+    """Images that it simulates have a far higher bound than inverted ones, which a random model could not tell."""
+    model = default_vae()
+    z, x = simulate(model.decoder, 8, key=key)
+    log_likelihood = jax.vmap(model.decoder.log_likelihood)
+    assert model.encoder.mean.weight.shape == (50, 200)
+    assert (log_likelihood(z, x) > log_likelihood(z, 1 - x) + 200).all()

@@ -21,4 +21,5 @@ from .training import Settings as Settings
 from .training import importance_bounds as importance_bounds
 from .training import train_vae as train_vae
 from .vae import VAE as VAE
+from .vae import default_vae as default_vae
 from .vae import load_vae as load_vae

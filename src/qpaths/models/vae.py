@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from importlib import resources
 from typing import Any
 
 import equinox as eqx
@@ -96,3 +97,9 @@ def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
         Encoder(trunk, layer(heads["enc_mu"]), layer(heads["enc_sig"])),
         BernoulliDecoder(Network(tuple(map(layer, decoder)))),
     )
+
+
+def default_vae(dtype: Any = jnp.float32) -> VAE:
+    """The model that ships with the package, trained on rendered Omniglot drawings (`data/PROVENANCE.md`)."""
+    with resources.as_file(resources.files(__package__).joinpath("data", "vae.safetensors")) as file:
+        return load_vae(file, dtype)
