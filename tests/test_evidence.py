@@ -62,6 +62,9 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
     whole = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
     assert float(whole.log_evidence) == float(result.log_evidence)
     assert float(whole.log_evidence_se) == float(result.log_evidence_se)
+    with pytest.warns(UserWarning, match="exclude each other: .* A standard error of 1e-05 would take about"):
+        more = qp.evidence(**model, key=jax.random.key(0), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
+    assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
         qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
 

@@ -81,7 +81,8 @@ def _draw(entries: list[Entry], truth: float) -> Any:
         left.barh(i, abs(float(result.log_evidence) - truth), color=colors[i], height=0.5)
         left.plot(2 * float(result.log_evidence_se), i, "k|", markersize=22)
         ess = np.asarray(result.stats["ess"]) / result.log_weights.shape[0]
-        right.plot(np.asarray(result.stats["beta"]), ess, "o-", color=colors[i], label=label)
+        betas = np.asarray(result.betas)
+        right.plot(betas, [1.0, *ess], "o-", color=colors[i], label=label, markersize=5 + 2 * (i == 2))
     left.set_yticks(range(len(entries)), [entry.label for entry in entries])
     left.invert_yaxis()
     left.set_xscale("log")

@@ -114,6 +114,8 @@ def evidence(
     found = findings(islands, state.tuned, scores)
     for finding in found:
         warnings.warn(f"evidence: {finding}", stacklevel=2)
+    if budget is not None and standard_error is not None and islands.pooled[1] > standard_error:
+        warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {ending}", stacklevel=2)
     text = verdict(state.tuned, ending, found, certificate)
     return islands.result(state.tuned.schedule.betas, scores.error, num_evaluations, status, text)
 
@@ -246,7 +248,8 @@ def _run(
     """Batches of islands until a limit is met or Ctrl-C; also which, in words."""
     tuned, islands, num_batches = state
     left = _finite(limits.budget) - tuned.num_evaluations.cost - 2 * _num_balanced(limits)
-    num_particles = _particles(tuned, left)
+    # A call that goes on makes batches of the size that is there.
+    num_particles = _particles(tuned, left) if islands is None else islands.log_weights.shape[1]
     each = SMC(num_particles, tuned.schedule, tuned.kernel).count(tuned.schedule.betas.size - 1)
     batch = NumEvaluations(*(NUM_ISLANDS * num for num in each))
     while True:
