@@ -1,7 +1,9 @@
 """Float64 by default, shapes checked at run time, and keys that follow from the test's name."""
 
+import gc
 import os
 import zlib
+from pathlib import Path
 
 # Nearly all the time of the tests is compilation of programs that run for milliseconds. `XLA_FLAGS= make test` runs
 # them with the compiler's usual optimisations.
@@ -16,6 +18,16 @@ jax.config.update("jax_enable_x64", True)
 _hook = install_import_hook("qpaths", "beartype.beartype")
 
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
+
+
+@pytest.fixture(autouse=True)
+def _few_programs():
+    """Forget compiled programs before they use up the memory maps that Linux grants a process (65,530 as a rule)."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+        jax.clear_caches()
+        gc.collect()
 
 
 @pytest.fixture
