@@ -20,7 +20,7 @@ _hook = install_import_hook("qpaths", "beartype.beartype")
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture(autouse=True, scope="module")
 def _few_programs():
     """Forget compiled programs before they use up the memory maps that Linux grants a process (65,530 as a rule)."""
     yield
