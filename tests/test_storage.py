@@ -107,7 +107,8 @@ def test_the_format_is_the_documented_one(file):
         np.testing.assert_array_equal(arrays["samples/w"], ARRAY)
     assert (header["format"], header["version"], header["kind"]) == ("qpaths-result", 1, "result")
     assert header["qpaths"] == qp.__version__
-    assert header["notes"] == {"algorithm": "SMC", "num_evaluations": NumEvaluations(1, 2, 3, 4 * 10**12)._asdict()}
+    counts = NumEvaluations(1, 2, 3, 4 * 10**12)._asdict()
+    assert header["notes"] == {"algorithm": "SMC", "verdict": "", "num_evaluations": counts}
 
 
 def _foreign_files(file):

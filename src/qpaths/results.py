@@ -99,7 +99,8 @@ class Result(eqx.Module):
             f"  {len(self.betas)} distributions, acceptance {_range(self.stats['acceptance'], '{:.0%}')}, "
             f"ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
         ]
-        lag = float(self.stats["log_evidence_lag"][-1]) if "log_evidence_lag" in self.stats else 0.0
+        lags = np.asarray(self.stats.get("log_evidence_lag", []))
+        lag = float(lags[-1]) if lags.size else 0.0
         if abs(lag) > float(self.log_evidence_se):
             lines.append(f"  the particles lag behind the path by an estimated {lag:.3g}: make more moves")
         if np.isfinite(self.stats["step_size"]).any():
