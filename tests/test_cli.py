@@ -18,7 +18,7 @@ def _call(*arguments):
 
 
 def test_demo_compares_three_paths(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new"), "--particles", "2500"])
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new"), "--particles", "4000"])
     assert done.exit_code == 0, done.output
     assert all(label in done.output for label in ("geometric", "0.9979", "tuned", "chosen:"))
     picture = tmp_path / "new" / "demo.png"
