@@ -46,14 +46,7 @@ class BDMC(eqx.Module):
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
         reverse = self.reverse(path, target_samples, key=key, params=annealing.params)
-        return BoundsResult(
-            lower=lower_bound(forward.log_weights),
-            upper=-lower_bound(reverse.log_weights),
-            lower_se=mean_se(forward),
-            upper_se=mean_se(reverse),
-            forward=forward,
-            reverse=reverse,
-        )
+        return bounds_of(forward, reverse)
 
     def reverse(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> Result:
         """The chains from the target to the base alone, with the `params` that were fitted for the forward ones."""
@@ -71,8 +64,19 @@ def _reversed(betas: Any) -> AbstractSchedule:
     return FixedSchedule(1 - betas[::-1])
 
 
-def mean_se(result: Result) -> Scalar:
-    """Standard error of the mean log weight of independent chains."""
+def bounds_of(forward: Result, reverse: Result) -> BoundsResult:
+    """The bounds that the log weights of chains in both directions give."""
+    return BoundsResult(
+        lower=lower_bound(forward.log_weights),
+        upper=-lower_bound(reverse.log_weights),
+        lower_se=_mean_se(forward),
+        upper_se=_mean_se(reverse),
+        forward=forward,
+        reverse=reverse,
+    )
+
+
+def _mean_se(result: Result) -> Scalar:
     return jnp.std(result.log_weights, ddof=1) / jnp.sqrt(float(result.log_weights.shape[0]))
 
 

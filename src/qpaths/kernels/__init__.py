@@ -8,3 +8,4 @@ from .gradient import HMC as HMC
 from .gradient import MALA as MALA
 from .metropolis import IndependentMH as IndependentMH
 from .metropolis import RandomWalk as RandomWalk
+from .wrapper import KernelWrapper as KernelWrapper

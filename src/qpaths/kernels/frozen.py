@@ -7,18 +7,18 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from .._types import PRNGKey, Scalar, ScalarLike
-from .base import AbstractKernel, Evaluations, FlatPath, Info, Particle
+from .._types import ScalarLike
+from .base import AbstractKernel, Evaluations
+from .wrapper import KernelWrapper
 
 
-class FrozenKernel(AbstractKernel[Any]):
+class FrozenKernel(KernelWrapper):
     """`kernel` with parameters that were fitted at some betas in a pilot; in between they are interpolated.
 
     It looks at no particle, so every algorithm that runs it with a fixed schedule has an unbiased estimate of the
     evidence, and AIS needs no pilot of its own. `params` are stacked along `betas`, which increase from 0 to 1.
     """
 
-    kernel: AbstractKernel[Any]
     betas: Float[Array, " num"]
     params: Any
 
@@ -29,27 +29,10 @@ class FrozenKernel(AbstractKernel[Any]):
 
     needs_fit = False
 
-    @property  # type: ignore[misc]
-    def num_steps(self) -> int:  # type: ignore[override]
-        return self.kernel.num_steps
+    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
+        return Evaluations(0, 0)
 
-    @property
-    def with_slopes(self) -> bool:
-        return self.kernel.with_slopes
-
-    @property
-    def evaluations(self) -> Evaluations:
-        return self.kernel.evaluations
-
-    def fit(
-        self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
-        previous: Any,
-    ) -> Any:
+    def fit(self, path: Any, beta: ScalarLike, *unused: Any) -> Any:
         """The parameters at `beta`; nothing else is looked at."""
         return self.params_at(beta)
 
@@ -68,14 +51,3 @@ class FrozenKernel(AbstractKernel[Any]):
 
     def reversed(self) -> "FrozenKernel":
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))
-
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Any:
-        return self.kernel.randomness(key, position, num)
-
-    def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
-    ) -> tuple[Particle, Info]:
-        return self.kernel.transition(path, beta, particle, randomness, params)
-
-    def step_size_of(self, params: Any) -> Scalar:
-        return self.kernel.step_size_of(params)

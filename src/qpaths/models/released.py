@@ -11,9 +11,8 @@ from jaxtyping import Float
 
 from .._numerics import log_ess, log_mean_exp
 from .._types import Point, PRNGKey
-from ..algorithms import lower_bound
 from ..algorithms.ais import AIS
-from ..algorithms.bdmc import mean_se, one_per_chain
+from ..algorithms.bdmc import bounds_of, one_per_chain
 from ..algorithms.checks import count, draw_points, example_of
 from ..estimators import importance_log_evidence
 from ..kernels import HMC
@@ -54,14 +53,7 @@ class ReleasedProtocol(eqx.Module):
         forward_key, reverse_key = jax.random.split(key)
         forward = self.anneal(path, draw_points(path, forward_key, self.num_chains), key=forward_key)
         reverse = self.anneal(Reversed(path), one_per_chain(target_samples, example, self.num_chains), key=reverse_key)
-        return BoundsResult(
-            lower=lower_bound(forward.log_weights),
-            upper=-lower_bound(reverse.log_weights),
-            lower_se=mean_se(forward),
-            upper_se=mean_se(reverse),
-            forward=forward,
-            reverse=reverse,
-        )
+        return bounds_of(forward, reverse)
 
     def anneal(self, path: AbstractPath[Any], points: Point, *, key: PRNGKey) -> Result:
         """Chains from exact draws of the base, through the betas of the schedule or, for `Reversed`, back through."""

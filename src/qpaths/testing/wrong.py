@@ -3,60 +3,15 @@
 from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
 
-from .._types import FloatArray, Point, PRNGKey, RealLike, ScalarLike
+from .._types import FloatArray, Point, RealLike, ScalarLike
 from ..densities import DensityLike
-from ..kernels import AbstractKernel, Particle
-from ..kernels.base import Evaluations, FlatPath, Info
+from ..kernels import KernelWrapper, Particle
+from ..kernels.base import FlatPath, Info
 from ..paths import AbstractPath
 
 
-class _Wrapper(AbstractKernel[Any]):
-    """A kernel that passes everything on."""
-
-    kernel: AbstractKernel[Any]
-
-    def __init__(self, kernel: AbstractKernel[Any]):
-        self.kernel = kernel
-
-    @property  # type: ignore[misc]
-    def num_steps(self) -> int:  # type: ignore[override]
-        return self.kernel.num_steps
-
-    @property
-    def with_slopes(self) -> bool:
-        return self.kernel.with_slopes
-
-    @property
-    def needs_fit(self) -> bool:
-        return self.kernel.needs_fit
-
-    @property
-    def evaluations(self) -> Evaluations:
-        return self.kernel.evaluations
-
-    def fit(
-        self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
-        previous: Any,
-    ) -> Any:
-        return self.kernel.fit(path, beta, particles, log_weights, key, previous)
-
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Any:
-        return self.kernel.randomness(key, position, num)
-
-    def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
-    ) -> tuple[Particle, Info]:
-        return self.kernel.transition(path, beta, particle, randomness, params)
-
-
-class StaleBeta(_Wrapper):
+class StaleBeta(KernelWrapper):
     """Moves at an earlier beta than it is asked to, as an implementation that updates beta too late does."""
 
     def transition(
@@ -97,7 +52,7 @@ class _Flat(AbstractPath[Any]):
         return self.path.at(beta)
 
 
-class NoRejection(_Wrapper):
+class NoRejection(KernelWrapper):
     """Accepts every proposal."""
 
     def transition(
