@@ -172,13 +172,13 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         def leapfrog(carry: tuple[Particle, Array], _: None) -> tuple[tuple[Particle, Array], None]:
             particle, momentum = carry
             momentum = half_kick(momentum, particle)
-            particle = path.particle(particle.position + step * params.forward(momentum), with_slopes=True)
+            particle = path.waypoint(particle.position + step * params.forward(momentum))
             return (particle, half_kick(momentum, particle)), None
 
         (proposal, momentum), _ = jax.lax.scan(leapfrog, (particle, start), None, length=self.num_leapfrog)
         kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
         # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
-        return accept(uniform, path, beta, particle, proposal, kinetic, nan_is_rejected=True)
+        return accept(uniform, path, beta, particle, path.completed(proposal), kinetic, nan_is_rejected=True)
 
 
 class HMC(_LeapfrogKernel):
