@@ -35,10 +35,13 @@ PRECISIONS = {"mixed": "highest", "float32": "highest", "tensorfloat32": "tensor
 _LONGEST_PILOT = 500
 """Distributions of a pilot; longer runs have the same settings on a finer schedule."""
 
+_ENOUGH_CHAINS = 1000
+"""Chains of a run for each image of a pilot, with which every one of these is used."""
+
 DEFAULTS: dict[str, Any] = {
     "model": "default",
     "base": ["prior"],
-    "columns": list(LABELS),
+    "columns": ["released", "tuned", "split"],
     "q": [1.0, 0.998, 0.996, 0.994, 0.992],
     "num_distributions": [100, 500, 1000, 5000],
     "num_leapfrog": 10,
@@ -141,10 +144,7 @@ def plan_of(settings: Settings, seed: int) -> Plan:
     if column == "released":
         return Plan(LinearSchedule(num), None, num_leapfrog, num_chains, 0.0)  # type: ignore[call-arg]
     wanted = {name: settings[name] for name in ("model", "base", "q", "num_leapfrog", "num_pilot_images", "precision")}
-    ratio = settings["num_images"] * num_chains / settings["num_pilot_images"]
-    tuned = _tuned(
-        seed, column == "split", min(num, _LONGEST_PILOT), max(1, round(ratio)), tuple(sorted(wanted.items()))
-    )
+    tuned = _tuned(seed, column == "split", min(num, _LONGEST_PILOT), tuple(sorted(wanted.items())))
     if column == "kernel":
         return Plan(FixedSchedule(np.linspace(0, 1, num)), tuned.kernel, num_leapfrog, num_chains, tuned.seconds)
     num = 1 + (num - 1) * num_leapfrog // tuned.num_leapfrog
@@ -161,7 +161,7 @@ class _Tuned(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def _tuned(seed: int, split: bool, num: int, num_chains: int, items: tuple[tuple[str, Any], ...]) -> _Tuned:
+def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...]) -> _Tuned:
     """Pilots; the runs of a sweep that need the same ones share them."""
     settings = dict(items)
     problem = problem_of(settings)
@@ -175,7 +175,7 @@ def _tuned(seed: int, split: bool, num: int, num_chains: int, items: tuple[tuple
             num_gradients=(num - 1) * settings["num_leapfrog"],
             num_leapfrog=None if split else settings["num_leapfrog"],
             q=settings["q"],
-            num_chains=num_chains,
+            num_chains=_ENOUGH_CHAINS,
             key=_key(seed, 2),
         )
     kernel: Any = tuned.kernel.kernel
