@@ -54,7 +54,7 @@ def test_help_is_shown_without_arguments():
 
 
 def test_every_command_has_help():
-    for command in ("list", "run", "report", "demo", "evidence"):
+    for command in ("list", "run", "report", "demo", "evidence", "data"):
         done = _call(command, "--help")
         assert done.exit_code == 0
         assert "Usage" in done.output

@@ -42,7 +42,25 @@ def _error(delta, rng):
     return (8 + 40 * distance) * np.exp(0.2 * rng.standard_normal())
 
 
+def _bounds(settings, rng):
+    """Gaps that fall with the number of distributions and are smallest at q = 0.996; images differ alike in all."""
+    scale = {"released": 35.0, "kernel": 4.0, "tuned": 1.2, "split": 0.8}[settings["column"]]
+    order = 1 - 0.5 * np.exp(-(((settings["q"] - 0.996) / 0.003) ** 2))
+    gap = scale * (100 / settings["num_distributions"]) ** 1.1 * order / 0.915
+    images = np.linspace(0.5, 1.5, 400)
+    gaps = gap * (images + 0.05 * rng.standard_normal(400))
+    lower = -110.0 - 0.7 * gap
+    common = {"distributions_used": settings["num_distributions"], "leapfrog_used": 10, "pilot_seconds": 1.0}
+    common |= {"acceptance": 0.9, "seconds": settings["num_distributions"] / 200}
+    if "images" in settings:
+        return {**common, "negative_bounds": list(110 + 20 * images + 0.7 * gaps)}
+    bounds = {"lower": lower, "upper": lower + gap, "lower_se": 0.6, "num_crossed": 0}
+    return {**common, **bounds, "gaps": list(gaps), "single_gap": 2 * gap, "single_gap_se": 0.1}
+
+
 def _values(name, settings, rng):
+    if name.startswith("omniglot"):
+        return _bounds(settings, rng)
     if name == "toy_bdmc":
         return _toy(settings, rng)
     if name == "fig4":

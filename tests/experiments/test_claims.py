@@ -9,7 +9,7 @@ import pytest
 from qpaths.experiments.base import Row, Verdict, find
 from qpaths.experiments.paper import TRUTHS, delta_grid, figures
 
-SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n"]
+SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "omniglot_bdmc", "omniglot_ais"]
 
 
 def _verdicts(name, rows):
@@ -135,6 +135,60 @@ def test_the_stable_order_must_rise(synthetic):
         rows, lambda row: {"log_evidence": row["log_evidence"] + 200}, num_data=400, delta=delta_grid(20, 1e-4, 1.0)[-1]
     )
     _only(_flipped("fig_varying_n", rows, wrong), "the best q is a little below 1")
+
+
+def _of_the_paper(rows):
+    return [dataclasses.replace(row, settings={**row.settings, "model": "paper"}) for row in rows]
+
+
+def _larger(factor):
+    return lambda row: {"gaps": [factor * gap for gap in row["gaps"]]}
+
+
+def test_bounds_that_cross_or_widen_are_seen(synthetic):
+    rows = synthetic("omniglot_bdmc")
+    wrong = _changed(rows, _larger(-1), column="split", q=1.0, num_distributions=100)
+    assert any("below the upper bound" in statement for statement in _flipped("omniglot_bdmc", rows, wrong))
+    wrong = _changed(rows, _larger(1.9), column="tuned", num_distributions=1000)
+    _only(_flipped("omniglot_bdmc", rows, wrong))
+    wrong = _changed(rows, _larger(3), column="tuned", num_distributions=1000)
+    _only(_flipped("omniglot_bdmc", rows, wrong), "more distributions never widen")
+    wrong = _changed(rows, _larger(2.5), column="released", q=0.996, num_distributions=5000)
+    _only(_flipped("omniglot_bdmc", rows, wrong), "released protocol, from the prior: q = 0.996")
+
+
+def test_a_best_q_that_only_seems_best_is_seen(synthetic):
+    """All q alike: the least of four means is below the geometric one, and yet the verdict is not that it wins."""
+    rng = np.random.default_rng(4)
+    rows = [
+        Row(row.settings, row.seed, {**row.values, "gaps": list(rng.gamma(2.0, 100 / row["num_distributions"], 400))})
+        for row in synthetic("omniglot_bdmc")
+    ]
+    verdicts = _verdicts("omniglot_bdmc", rows)
+    assert all(verdict is not Verdict.HOLDS for statement, verdict in verdicts.items() if "best q" in statement)
+
+
+def test_figures_of_the_papers_weights(synthetic):
+    rows = synthetic("omniglot_bdmc")
+    paper = _of_the_paper(rows)
+    added = set(_verdicts("omniglot_bdmc", paper)) - set(_verdicts("omniglot_bdmc", rows))
+    assert len(added) == 6
+    released = next(statement for statement in added if "q = 1.0, 100 distributions" in statement)
+    assert _verdicts("omniglot_bdmc", paper)[released] is Verdict.HOLDS
+    wrong = _changed(paper, _larger(1.2), column="released", q=1.0, num_distributions=100)
+    assert _verdicts("omniglot_bdmc", wrong)[released] is Verdict.FAILS
+
+
+def test_real_images_judge_the_path_and_the_protocol(synthetic):
+    rows = synthetic("omniglot_ais")
+
+    def worse(row):
+        return {"negative_bounds": [bound + 40 for bound in row["negative_bounds"]]}
+
+    wrong = _changed(rows, worse, column="tuned", q=0.994, num_distributions=500)
+    _only(_flipped("omniglot_ais", rows, wrong), "a better bound than the released protocol")
+    wrong = [row if row["q"] == 1 or row["column"] != "released" else _changed([row], worse)[0] for row in rows]
+    _only(_flipped("omniglot_ais", rows, wrong), "released protocol, linear, from the prior: the best q")
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.kernels.base import FlatPath
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import (
     VAE,
@@ -15,14 +16,17 @@ from qpaths.models import (
     Network,
     Problem,
     ReleasedProtocol,
+    compile_bounds,
+    compile_lower,
     evaluate_bounds,
     evaluate_lower,
+    low_precision,
     posterior_path,
-    shared_params,
     simulate,
 )
 from qpaths.models.evaluate import in_batches
 from qpaths.models.released import _chain
+from qpaths.testing.wrong import NoRejection
 
 SCHEDULE = qp.LinearSchedule(6)
 KERNEL = qp.HMC(1, 2, step_size=0.3, preconditioner="none")
@@ -101,25 +105,89 @@ def test_bounds_bracket_a_known_evidence(key):
         assert jnp.all(bounds.averaged().gap <= bounds.gap + 1e-5)
 
 
-def test_shared_parameters_are_the_mean_of_pilots(problem, data, key, monkeypatch):
-    _, x = data
+@pytest.mark.parametrize("q", [1.0, 0.9])
+def test_a_guide_changes_the_way_and_not_the_law(q, model, data, key):
+    """Draws of the target, weighted to beta = 0.7, stay in place in the mean however crude the guide is.
 
-    def pilot(self, path, example, *, key):
-        return {"ink": jnp.sum(path.target.x), "key": jax.random.uniform(key)}
+    5 standard errors over 4,000 chains; without the Metropolis rule they are far off. The guide has half the weights.
+    """
+    crude = jax.tree.map(lambda leaf: 0.5 * leaf, model.decoder)
+    z, x = simulate(model.decoder, 4000, key=key)
+    kernel = qp.HMC(1, 4, step_size=0.7, preconditioner="none")
 
-    monkeypatch.setattr(qp.AIS, "pilot", pilot)
-    params = shared_params(problem, x[:3], qp.BDMC(4, SCHEDULE, qp.HMC()), key=key)
-    np.testing.assert_allclose(params["ink"], jnp.mean(jnp.sum(x[:3], axis=1)), rtol=1e-6)
-    draws = [jax.random.uniform(jax.random.fold_in(key, i)) for i in range(3)]
-    np.testing.assert_allclose(params["key"], np.mean(draws), rtol=1e-6)
-    assert shared_params(problem, x, ALGORITHM, key=key) is None
+    def moved(kernel):
+        def one(z, x, key):
+            path = Problem(model.decoder, q=q, guide=crude)(x)
+            flat = FlatPath(path, lambda point: point)
+            before = flat.particle(z, with_slopes=True)
+            params = LeapfrogParams(jnp.ones_like(z), jnp.asarray(0.7, z.dtype))
+            after, info = kernel.move(flat, 0.7, before, key, params)
+            exact = path.features(after.position)
+            weight = jnp.exp(path.log_ratio(1.0, 0.7, before.features))
+            return weight, path.derivative_from(0.7, before.features), path.derivative_from(0.7, exact), info.acceptance
+
+        weights, before, after, acceptance = jax.jit(jax.vmap(one))(z, x, jax.random.split(key, 4000))
+        changes = weights / jnp.mean(weights) * (after - before)
+        return float(jnp.mean(changes) / (jnp.std(changes) / 4000**0.5)), float(jnp.mean(acceptance))
+
+    score, acceptance = moved(kernel)
+    assert abs(score) < 5
+    assert 0.3 < acceptance < 0.99
+    assert abs(moved(NoRejection(kernel))[0]) > 5
 
 
-def test_given_parameters_take_the_place_of_a_pilot(problem, data, bounds):
-    algorithm = qp.AIS(4, SCHEDULE, qp.HMC(1, 2, preconditioner="none"))
-    params = LeapfrogParams(jnp.ones((5, 3), jnp.float32), jnp.full(5, 0.3, jnp.float32))
-    frozen = evaluate_lower(problem, data[1], algorithm, key=KEY, params=params, batch_size=5)
-    np.testing.assert_allclose(frozen.forward, bounds.forward, rtol=1e-5)
+def test_low_precision_is_near_and_reports_full_precision(model, data):
+    z, x = data
+    low = low_precision(model.decoder)
+    exact, rough = (jax.vmap(jax.value_and_grad(d.log_likelihood))(z, x) for d in (model.decoder, low))
+    assert rough[0].dtype == rough[1].dtype == jnp.float32
+    np.testing.assert_allclose(rough[0], exact[0], rtol=0.02)
+    np.testing.assert_allclose(rough[1], exact[1], atol=0.05 * float(jnp.max(jnp.abs(exact[1]))))
+    assert not np.array_equal(rough[1], exact[1])
+
+
+def test_tuned_settings_for_many_observations(problem, data, key):
+    """One call chooses for all; what it returns makes paths and goes where a problem goes. q and the split are kept."""
+    z, x = data
+    tuned = qp.tune(problem, problems=x, target_samples=z, num_gradients=20, num_leapfrog=2, q=0.95, key=key)
+    assert tuned.kernel.kernel.num_leapfrog == 2
+    assert tuned.schedule.betas.size == 11
+    assert tuned.kernel.params.step_size.dtype == jnp.float32
+    assert float(tuned.path(x[0]).q) == pytest.approx(0.95)
+    found = evaluate_bounds(tuned.path, x, z, qp.BDMC(4, tuned.schedule, tuned.kernel), key=KEY)
+    assert found.forward.dtype == jnp.float32
+    assert found.gap.shape == (8,)
+    with pytest.raises(ValueError, match="need `num_gradients`"):
+        qp.tune(problem(x[0]), key=key, q=0.9)
+
+
+def test_forward_half_of_the_released_protocol(problem, data):
+    z, x = data
+    released = ReleasedProtocol(4, SCHEDULE, num_leapfrog=2)
+    both = evaluate_bounds(problem, x, z, released, key=KEY)
+    forward = evaluate_lower(problem, x, released, key=KEY)
+    np.testing.assert_array_equal(forward.forward, both.forward)
+
+
+def test_what_is_compiled_before_is_not_compiled_again(problem, data, caplog):
+    z, x = data
+    algorithm = qp.BDMC(3, SCHEDULE, KERNEL)
+
+    def compiled(*functions):
+        caplog.clear()
+        with jax.log_compiles():
+            for function in functions:
+                function()
+        return sum("Compiling jit(_run" in record.getMessage() for record in caplog.records)
+
+    first = compiled(
+        lambda: compile_bounds(problem, x, z, algorithm), lambda: compile_lower(problem, x, algorithm.forward)
+    )
+    then = compiled(
+        lambda: evaluate_bounds(problem, x, z, algorithm, key=KEY),
+        lambda: evaluate_lower(problem, x, algorithm.forward, key=KEY),
+    )
+    assert (first, then) == (2, 0)
 
 
 def test_rule_of_the_released_protocol(model, data, key):

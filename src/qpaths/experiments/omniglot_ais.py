@@ -24,7 +24,7 @@ from .omniglot import (
     test_images,
     timed,
 )
-from .omniglot_figures import Cells, costs, curves, gap_sheet, legend, number_axis, panels
+from .omniglot_figures import Cells, costs, curves, gap_sheet, legend, number_axis, panels, seconds_axis
 from .statistics import Estimate, in_words
 
 
@@ -130,8 +130,8 @@ def _seconds(cells: Cells) -> Picture:
                 linestyle="-" if base == "prior" else "--",
                 label=f"{LABELS[column]}{', ' + base if len(cells.bases) > 1 else ''}",
             )
-    ax.set(xscale="log", xlabel="seconds, all images", ylabel="negative log-likelihood bound in nats")
-    ax.spines[["top", "right"]].set_visible(False)
+    seconds_axis(ax, "all images")
+    ax.set_ylabel("negative log-likelihood bound in nats")
     ax.legend(frameon=False, fontsize=9)
     caption = "The bound at the best q of each number of distributions, against the seconds of the run."
     return Picture("seconds", caption, figure)
@@ -149,8 +149,8 @@ EXPERIMENT = Experiment(
     paper="Figure 7a (section 7.2)",
     duration="10 min on an H200",
     about="Annealed importance sampling from the prior, or the encoder, to the posterior of each test image; 10 chains "
-    "each, whose weights are averaged under the log. The images are those of `chardata.mat`, or drawings rendered from "
-    "the strokes (`qpaths data omniglot`), binarised once. Columns as in omniglot_bdmc. Made for a GPU.",
+    "each, whose weights are averaged under the log. The images are those of chardata.mat, or drawings rendered from "
+    "the strokes, binarised once. Columns as in omniglot_bdmc. Made for a GPU.",
     settings={**DEFAULTS, "columns": ["released", "tuned"], "num_images": 8070, "images": "find"},
     smoke={**SMOKE, "images": "simulated"},
     runs=_runs,

@@ -201,8 +201,8 @@ EXPERIMENT = Experiment(
     about="Annealing from the prior, or the encoder, to the posterior of each of 2,500 images that the model itself "
     "drew, forwards and backwards, with Hamiltonian Monte Carlo; 10 chains each, whose weights are averaged under the "
     "log. The released protocol adapts the step size of each chain as it goes. The other columns are tuned on other "
-    "images and frozen: the kernel alone, then the schedule too, then also the split of the same number of gradients "
-    "between distributions and leapfrog steps. Made for a GPU.",
+    "images and frozen: kernel and schedule, then also the split of the same number of gradients between distributions "
+    "and leapfrog steps; a further column, kernel, has the tuned kernel on the linear schedule. Made for a GPU.",
     settings=DEFAULTS,
     smoke=SMOKE,
     runs=_runs,

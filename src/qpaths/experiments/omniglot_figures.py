@@ -17,6 +17,7 @@ Key = tuple[str, str, float, int]
 
 _COLOURS = {"released": "C3", "kernel": "C1", "tuned": "C0", "split": "C2"}
 _STYLES = {"prior": "-", "encoder": "--"}
+_FILLS = {"prior": None, "encoder": "white"}
 
 
 class Cells:
@@ -81,7 +82,7 @@ def _colour(cells: Cells, q: float) -> Any:
 def panels(cells: Cells, height: float, sharey: bool = True) -> tuple[Any, list[Any]]:
     """A panel for each column."""
     num = len(cells.columns)
-    width = 2.35 * num + 1.2 if num > 1 else 5.0
+    width = 2.5 * num + 1.2 if num > 1 else 5.5
     figure, axes = plt.subplots(1, num, figsize=(width, height), sharey=sharey, layout="constrained", squeeze=False)
     for ax, column in zip(axes[0], cells.columns, strict=True):
         ax.set_title(LABELS[column].replace(", ", ",\n", 1), fontsize=10)
@@ -91,7 +92,7 @@ def panels(cells: Cells, height: float, sharey: bool = True) -> tuple[Any, list[
 
 def number_axis(ax: Any, nums: Sequence[int]) -> None:
     ax.set_xscale("log")
-    ax.set_xticks(nums, [str(num) for num in nums])
+    ax.set_xticks(nums, [str(num) for num in nums], fontsize=8)
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("distributions")
 
@@ -109,7 +110,9 @@ def curves(ax: Any, cells: Cells, column: str, value_of: Any, style: str | None 
                 color=_colour(cells, q),
                 linestyle=style or _STYLES[base],
                 linewidth=1.6 if q == 1 else 1.1,
-                marker=".",
+                marker="o",
+                markersize=3.5,
+                markerfacecolor=_FILLS[base],
                 label=f"q = {q:g}" if label and base == cells.bases[0] else None,
             )
 
@@ -117,8 +120,19 @@ def curves(ax: Any, cells: Cells, column: str, value_of: Any, style: str | None 
 def legend(figure: Any, ax: Any, cells: Cells) -> None:
     if len(cells.bases) > 1:
         for base in cells.bases:
-            ax.plot([], [], color="0.4", linestyle=_STYLES[base], label=f"from the {base}")
-    figure.legend(*ax.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=7, fontsize=9)
+            style = {"linestyle": _STYLES[base], "marker": "o", "markersize": 3.5, "markerfacecolor": _FILLS[base]}
+            ax.plot([], [], color="0.4", label=f"from the {base}", **style)
+    num = max(3, int(figure.get_figwidth() / 1.5))
+    figure.legend(*ax.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=num, fontsize=9)
+
+
+def seconds_axis(ax: Any, what: str) -> None:
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.set_xlabel(f"seconds, {what}")
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _gaps(cells: Cells, model: str) -> Picture:
@@ -138,8 +152,8 @@ def _gaps(cells: Cells, model: str) -> Picture:
             )
     axes[0].set_ylabel("gap in nats")
     legend(figure, axes[0], cells)
-    caption = "Gap between upper and lower bound, mean over the images."
-    if model == "paper":
+    caption = "Gap between upper and lower bound, mean over the images with its standard error."
+    if model == "paper" and "released" in cells.columns:
         caption += " Circles: the released example, 100 images, q = 1 and 0.997."
     return Picture("gaps", caption, figure)
 
@@ -180,20 +194,21 @@ def _seconds(cells: Cells) -> Picture:
                     [cells.of_rows(key, side) - middle for key in keys],
                     color=_COLOURS[column],
                     linestyle=_STYLES[base],
-                    marker="." if side == "lower" else "v",
-                    markersize=5 if side == "upper" else 8,
+                    marker="^" if side == "lower" else "v",
+                    markersize=5,
+                    markerfacecolor=_FILLS[base],
                     label=f"{LABELS[column]}{', ' + base if len(cells.bases) > 1 else ''}" if side == "lower" else None,
                 )
     ax.axhline(0, color="0.6", linewidth=0.8)
-    ax.set_xscale("log")
+    seconds_axis(ax, "both directions, all images")
     ax.set_yscale("symlog", linthresh=0.1)
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    ax.set(xlabel="seconds, both directions, all images", ylabel="bound minus tightest estimate, nats")
-    ax.spines[["top", "right"]].set_visible(False)
+    ax.set_ylabel("bound minus tightest estimate, nats")
     ax.legend(frameon=False, fontsize=9)
     caption = (
-        "Both bounds at the best q of each number of distributions, against the seconds of the run (without compiler "
-        "and pilots). Zero is the middle of the narrowest pair of bounds; the scale is linear between -0.1 and 0.1."
+        "Both bounds at the best q of each number of distributions, against the seconds of the run without compiler "
+        "and pilots: upper bounds point down, lower bounds up. Zero is the middle of the narrowest pair of bounds; the "
+        "scale is linear between -0.1 and 0.1."
     )
     return Picture("seconds", caption, figure)
 
@@ -234,8 +249,8 @@ def costs(cells: Cells) -> Sheet:
                     ]
                     leapfrog = " or ".join(map(str, chosen))
                     formatted = [f"{numbers[0]:.0%}", f"{numbers[1]:.2f}", f"{numbers[2]:.1f}"]
-                    lines.append([base, LABELS[column], str(num), leapfrog, *formatted])
-    columns = ["base", "column", "K", "leapfrog steps", "accepted", "seconds", "pilots, seconds"]
+                    lines.append([f"{LABELS[column]}, from the {base}", str(num), leapfrog, *formatted])
+    columns = ["column", "K", "leapfrog steps", "accepted", "seconds", "pilots, seconds"]
     note = (
         "Means over q. Seconds of one run without the compiler's; those of the pilots are with it, and pilots of up to "
         "500 distributions serve all longer runs of a column."
