@@ -122,7 +122,7 @@ def legend(figure: Any, ax: Any, cells: Cells) -> None:
         for base in cells.bases:
             style = {"linestyle": _STYLES[base], "marker": "o", "markersize": 3.5, "markerfacecolor": _FILLS[base]}
             ax.plot([], [], color="0.4", label=f"from the {base}", **style)
-    num = max(3, int(figure.get_figwidth() / 1.5))
+    num = max(3, int(figure.get_figwidth() / 1.35))
     figure.legend(*ax.get_legend_handles_labels(), frameon=False, loc="outside lower center", ncols=num, fontsize=9)
 
 
@@ -153,6 +153,8 @@ def _gaps(cells: Cells, model: str) -> Picture:
     axes[0].set_ylabel("gap in nats")
     legend(figure, axes[0], cells)
     caption = "Gap between upper and lower bound, mean over the images with its standard error."
+    if "split" in cells.columns:
+        caption += " The best split has the gradients of that many distributions with the others' leapfrog steps."
     if model == "paper" and "released" in cells.columns:
         caption += " Circles: the released example, 100 images, q = 1 and 0.997."
     return Picture("gaps", caption, figure)
