@@ -97,6 +97,7 @@ def test_finished_rows_are_kept_when_a_run_fails(weights, tmp_path):
         (["omniglot_ais", "--smoke", "--set", "images=find"], "neither chardata.mat nor omniglot28_strokes.npz"),
         (["omniglot_ais", "--smoke", "--set", "images=grey.npz"], "must lie in [0, 1], got 7"),
         (["omniglot_ais", "--smoke", "--set", "images=narrow.npz"], "one image of 784 pixels per row"),
+        (["omniglot_ais", "--smoke", "--set", "images=white.npz", "--model", "tiny.npz"], "have 784 pixels, and model"),
     ],
 )
 def test_errors_are_one_line(arguments, words, tmp_path, monkeypatch):
@@ -109,6 +110,8 @@ def test_errors_are_one_line(arguments, words, tmp_path, monkeypatch):
     np.savez("nan.npz", **{**arrays, "enc_mu.bias": arrays["enc_mu.bias"] * np.nan})
     np.savez("wide.npz", **{**arrays, "decoder.0.weight": arrays["decoder.0.weight"][0]})
     np.savez("grey.npz", train=np.full((2, 784), 7.0), test=np.full((2, 784), 7.0))
+    np.savez("white.npz", train=np.zeros((2, 784)), test=np.zeros((2, 784)))
+    VAE.random(jax.random.key(3), num_pixels=9, hidden=(2, 2), num_latent=2).save("tiny.npz")
     np.savez("narrow.npz", train=np.zeros((2, 9)), test=np.zeros((2, 9)))
     omniglot.load_model.cache_clear()
     omniglot.test_images.cache_clear()

@@ -15,6 +15,7 @@ from .omniglot import (
     SMOKE,
     chain_key,
     check_finite,
+    load_model,
     plan_of,
     precision_of,
     problem_of,
@@ -37,6 +38,12 @@ def images_of(settings: Settings, seed: int) -> Any:
     if settings["images"] == "simulated":
         return simulated(settings, seed)[1]
     images = test_images(settings["images"])
+    num_pixels = load_model(settings["model"]).decoder.num_pixels
+    if images.shape[1] != num_pixels:
+        raise ValueError(
+            f"the images have {images.shape[1]} pixels, and model {settings['model']!r} draws {num_pixels}: the two "
+            f"must be equal."
+        )
     num = min(settings["num_images"], len(images))
     return binarise(images[:num], jax.random.fold_in(jax.random.key(seed), 4))
 
