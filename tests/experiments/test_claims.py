@@ -9,7 +9,7 @@ import pytest
 from qpaths.experiments.base import Row, Verdict, find
 from qpaths.experiments.paper import TRUTHS, delta_grid, figures
 
-SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n"]
+SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "ablation"]
 
 
 def _verdicts(name, rows):
@@ -145,6 +145,14 @@ def test_errors_are_shown_against_both_truths(synthetic):
     # Our estimates are below the truth, and the paper's truth of Sonar is above ours.
     difference = float(theirs.lines[-1][index].split()[0]) - float(ours.lines[-1][index].split()[0])
     assert difference == pytest.approx(TRUTHS["sonar"].of_the_paper - TRUTHS["sonar"].log_evidence, abs=0.011)
+
+
+def test_a_part_that_can_be_left_out_is_seen(synthetic):
+    rows = synthetic("ablation")
+    better = _changed(
+        rows, lambda row: {"log_evidence": TRUTHS["sonar"].log_evidence}, problem="sonar", variant="all but q"
+    )
+    _only(_flipped("ablation", rows, better), "sonar: no part can be left out")
 
 
 def test_the_stable_order_must_rise(synthetic):

@@ -47,7 +47,7 @@ _LINE = {**find("table1").settings, "dataset": "pima", "schedule": "linear", "mo
 def test_the_geometric_path_is_one_of_the_q_paths():
     """The columns of the paper share schedule, kernel and particles: what is compared is q alone."""
     geometric, ess, grid = (column.plan(_LINE, 0) for column in COLUMNS[:3])
-    assert geometric[1:] == grid[1:] == ess[1:4] + (0,)
+    assert geometric[1:] == grid[1:] == (*ess[1:4], 0)
     assert geometric.num_particles == 10_000
     assert geometric.kernel.num_steps == 3
     assert 0 < float(ess.path.delta) < 0.1
@@ -60,3 +60,11 @@ def test_the_tuned_column_costs_as_much_as_the_others():
     assert 0.99 * 1000 * (1 + 9 * 3) < row["likelihoods"] <= 1000 * (1 + 9 * 3)
     assert 0 < row["spent"] <= 50_000
     assert abs(row["log_evidence"] - TRUTHS["pima"].log_evidence) < 5 * row["log_evidence_se"] < 0.5
+
+
+@pytest.mark.parametrize("variant", ["none", "q alone"])
+def test_variants_of_the_ablation_cost_the_same(variant):
+    settings = {"problem": "toy", "variant": variant, "budget": 20_000, "num_distributions": 10, "moves": 5}
+    row = find("ablation").run_one({**settings, "num_pilot": 50}, 0)
+    assert 0.99 * 20_000 < row["likelihoods"] <= 20_000
+    assert (row["delta_used"] > 0) == (variant == "q alone")
