@@ -208,11 +208,11 @@ EXPERIMENT = Experiment(
     title="what the kernel, the schedule, q and the reference give, alone and together",
     paper="ours",
     duration="15 min",
-    about="Sequential Monte Carlo at equal numbers of evaluations. Plain parts are those of Table 1: the prior as base, the "
-    "geometric path, 10 distributions at equal distances in beta, 5 random-walk moves. Tuned parts: HMC with the "
-    "covariance and the step size of a pilot at each beta; a schedule of equal steps, as many as the path asks for; "
-    "q by the best bound of pilots; a Student-t reference fitted to a pilot. Each variant is tuned once and run with "
-    "every seed.",
+    about="Sequential Monte Carlo at equal numbers of evaluations. Plain parts are those of Table 1: the prior as "
+    "base, the geometric path, 10 distributions at equal distances in beta, 5 random-walk moves. Tuned parts: HMC with "
+    "the covariance and the step size of a pilot at each beta; a schedule of equal steps, as many as the path asks "
+    "for; q by the best bound of pilots; a Student-t reference fitted to a pilot. Each variant is tuned once and run "
+    "with every seed.",
     settings={
         "problems": ["toy", "pima", "sonar"],
         "variants": list(_VARIANTS),
