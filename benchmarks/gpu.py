@@ -22,7 +22,7 @@ import torch_hmc
 from fused import Config, FusedDecoder
 
 import qpaths as qp
-from qpaths.models import VAE, Problem, evaluate_bounds, evaluate_lower, load_vae, simulate
+from qpaths.models import VAE, Problem, evaluate_bounds, evaluate_lower, load_vae, low_precision, simulate
 from qpaths.models.vae import arrays_of
 
 LEAPFROG, STEP_SIZE = 10, 0.1
@@ -97,9 +97,9 @@ class Benchmark:
         self.save()
         print(f"{name}: {rate / 1e6:.3f} million transitions/s, {flops / 1e12:.1f} TFLOP/s", flush=True)
 
-    def library(self, name, decoder, precision):
+    def library(self, name, decoder, precision, guide=None):
         algorithm = qp.AIS(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
-        problem = Problem(decoder)
+        problem = Problem(decoder, q=0.997, guide=guide)
 
         def run():
             with jax.default_matmul_precision(precision):
@@ -112,7 +112,7 @@ class Benchmark:
         chains, num = self.arguments.chains, self.arguments.distributions - 1
 
         def of_image(x, key):
-            path = Problem(decoder).path(x)
+            path = Problem(decoder)(x)
             flat = qp.kernels.base.FlatPath(path, lambda z: z)
 
             def chain(key):
@@ -155,12 +155,13 @@ class Benchmark:
         errors = [float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b)) for a, b in zip(found, wanted, strict=True)]
         print(f"check, {name}: relative error of values {errors[0]:.1e}, of gradients {errors[1]:.1e}", flush=True)
 
-    def bounds_of(self, name, decoder, precision):
+    def bounds_of(self, name, decoder, precision, guide=None):
         """Bidirectional bounds with one key, to be compared between precisions."""
         algorithm = qp.BDMC(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
         try:
             with jax.default_matmul_precision(precision):
-                found = evaluate_bounds(Problem(decoder, q=0.997), self.x, self.z, algorithm, key=jax.random.key(4))
+                problem = Problem(decoder, q=0.997, guide=guide)
+                found = evaluate_bounds(problem, self.x, self.z, algorithm, key=jax.random.key(4))
         except Exception as error:
             print(f"bounds, {name}: {type(error).__name__}: {str(error)[:300]}")
             return
@@ -211,6 +212,14 @@ def plain(benchmark):
         benchmark.bounds_of(name, benchmark.decoder, precision)
 
 
+def guided(benchmark):
+    guide = low_precision(benchmark.decoder)
+    for name, precision in PRECISIONS.items():
+        name = f"{name}, bfloat16 guide"
+        benchmark.library(f"qpaths AIS, {name}", benchmark.decoder, precision, guide)
+        benchmark.bounds_of(name, benchmark.decoder, precision, guide)
+
+
 def fused(benchmark):
     decoders = {str(c): FusedDecoder.of(benchmark.decoder, c) for c in fused_configs(benchmark.arguments.quick)}
     for name, decoder in decoders.items():
@@ -223,7 +232,7 @@ def fused(benchmark):
             benchmark.bounds_of(best, decoders[best], "tensorfloat32")
 
 
-SECTIONS = {"plain": plain, "fused": fused, "pytorch": lambda benchmark: benchmark.pytorch()}
+SECTIONS = {"plain": plain, "guided": guided, "fused": fused, "pytorch": lambda benchmark: benchmark.pytorch()}
 
 
 def parse():

@@ -78,6 +78,12 @@ def run(
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; lists are separated by commas. Repeatable."),
     ] = None,
+    base: Annotated[
+        str | None, typer.Option(help="Short for --set base=...: prior, encoder, or both, with a comma between them.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Short for --set model=...: default, paper, or a file of weights.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Worker processes. The rows do not depend on it.", min=1)] = 1,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the rows.", show_default="out/NAME, or out/NAME-smoke")
@@ -90,7 +96,8 @@ def run(
     """
     from .experiments.console import run_experiment
 
-    run_experiment(name, smoke=smoke, seeds=seeds, changes=change or [], jobs=jobs, out=out)
+    short = [f"{key}={value}" for key, value in (("base", base), ("model", model)) if value is not None]
+    run_experiment(name, smoke=smoke, seeds=seeds, changes=[*(change or []), *short], jobs=jobs, out=out)
 
 
 @app.command()
@@ -110,6 +117,24 @@ def report(
     page = out or folder / "report.html"
     write_report(folder, page)
     typer.echo(f"Report: {page.resolve()}")
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="The data set: omniglot.")],
+    path: Annotated[
+        Path | None, typer.Argument(help="The file.", show_default="looked for here and in the folder QPATHS_DATA")
+    ] = None,
+) -> None:
+    """Check the file of a data set that does not ship with qpaths, or say where to get it.
+
+    For `omniglot` that is the canonical `chardata.mat`, or an .npz with drawings rendered from the strokes.
+    """
+    from .experiments.console import show_omniglot
+
+    if name != "omniglot":
+        raise typer.BadParameter(f"there is no data set {name!r}: the one that does not ship with qpaths is omniglot.")
+    show_omniglot(path)
 
 
 @app.command()

@@ -12,7 +12,7 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from .experiments.base import Claim, Experiment, Picture, Row, Sheet, UserError, Verdict, find
+from .experiments.base import Claim, Experiment, Picture, Row, Sheet, UserError, Verdict, find, rehearsed
 from .experiments.store import FILE, Store
 
 _STYLE = """
@@ -77,14 +77,6 @@ class Stored:
     @property
     def num_planned(self) -> int:
         return len(self.experiment.runs(self.meta["settings"], self.meta["num_seeds"]))
-
-    @property
-    def changed(self) -> dict[str, Any]:
-        """Settings that are not the defaults."""
-        defaults = self.experiment.settings
-        changed = {name: value for name, value in self.meta["settings"].items() if value != defaults.get(name)}
-        seeds = self.meta["num_seeds"]
-        return changed | ({"seeds": seeds} if seeds != (self.experiment.num_seeds or 1) else {})
 
 
 def load(folder: Path) -> Stored:
@@ -211,9 +203,8 @@ def _settings(stored: Stored) -> str:
     if experiment.num_seeds is not None:
         settings["seeds"] = meta["num_seeds"]
     lines = ["Settings: " + "; ".join(f"{name} = {_shown(value)}" for name, value in settings.items()) + "."]
-    if stored.changed:
-        changed = ", ".join(stored.changed)
-        lines.append(f"Not the settings of the paper: {changed}. The verdicts are a rehearsal.")
+    if changed := rehearsed(experiment, meta["settings"], meta["num_seeds"]):
+        lines.append(f"Not the settings of the paper: {', '.join(changed)}. The verdicts are a rehearsal.")
     done, planned = len(stored.rows), stored.num_planned
     lines.append(f"{done} of {planned} runs, {_duration(stored.seconds)} in all.")
     for environment in stored.environments:

@@ -55,7 +55,7 @@ def test_one_observation_at_a_time_gives_the_same(problem, data, bounds):
     z, x = data
     run = jax.jit(lambda path, z, key: ALGORITHM.run(path, z, key=key))
     for i in (0, 6):
-        one = run(problem.path(x[i]), z[i], jax.random.fold_in(KEY, i))
+        one = run(problem(x[i]), z[i], jax.random.fold_in(KEY, i))
         np.testing.assert_allclose(bounds.lower[i], one.lower, rtol=1e-5)
         np.testing.assert_allclose(bounds.upper[i], one.upper, rtol=1e-5)
     assert bounds.forward.dtype == jnp.float32
@@ -141,7 +141,7 @@ def test_rule_of_the_released_protocol(model, data, key):
 
 def test_released_protocol_reports_like_any_algorithm(problem, data, key):
     algorithm = ReleasedProtocol(8, SCHEDULE, num_leapfrog=2)
-    result = jax.jit(lambda path: algorithm.anneal(path, data[0], key=key))(problem.path(data[1][0]))
+    result = jax.jit(lambda path: algorithm.anneal(path, data[0], key=key))(problem(data[1][0]))
     np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-6)
     assert "released protocol: log evidence" in result.summary()
     with pytest.raises(ValueError, match="must be at least 2, got 1"):

@@ -87,8 +87,9 @@ class Experiment:
     `settings` are the defaults; their types are those that `--set` accepts. `smoke` are the few that make it small.
     `runs(settings, num_seeds)` lists the sweep and `run_one(settings, seed)` does one run of it: a function of its
     arguments alone, whose values JSON can hold. `pictures`, `sheets` and `claims` see stored rows, perhaps only some of
-    them, and compute nothing anew. `num_seeds` is None where nothing is random. Raise `version` when rows change their
-    meaning, so that old folders are not mixed with new rows.
+    them, and compute nothing anew. `num_seeds` is None where nothing is random. A sweep with other settings than the
+    defaults is a rehearsal of the paper's, unless only those change that are `free`. Raise `version` when rows change
+    their meaning, so that old folders are not mixed with new rows.
     """
 
     name: str
@@ -106,6 +107,14 @@ class Experiment:
     num_seeds: int | None = None
     smoke_seeds: int = 1
     version: int = 1
+    free: frozenset[str] = frozenset()
+
+
+def rehearsed(experiment: Experiment, settings: Settings, num_seeds: int) -> list[str]:
+    """Settings of a sweep that make it a rehearsal."""
+    defaults = experiment.settings
+    changed = [name for name, value in settings.items() if name not in experiment.free and value != defaults.get(name)]
+    return [*changed, "seeds"] if num_seeds < (experiment.num_seeds or 1) else changed
 
 
 def canonical(value: Any) -> str:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from . import sweep as sweeping
-from .base import Claim, Experiment, Run, UserError, Verdict, find, find_all, with_changes
+from .base import Claim, Experiment, Run, UserError, Verdict, find, find_all, rehearsed, with_changes
 from .store import Store
 
 _COLOURS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
@@ -25,7 +25,8 @@ def show_experiments() -> None:
     for experiment in find_all().values():
         table.add_row(experiment.name, experiment.title, experiment.paper, experiment.duration)
     Console().print(table)
-    print("\nTimes are on two cores with --jobs 2. `qpaths run NAME --smoke` tries one out in seconds.")
+    print("\nTimes are on two cores with --jobs 2, or on the GPU that is named.")
+    print("`qpaths run NAME --smoke` tries one out in seconds.")
 
 
 def run_experiment(
@@ -44,9 +45,21 @@ def run_experiment(
             sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, progress=progress)
         rows = store.rows()
     show_claims(experiment.claims(rows))
-    if settings != experiment.settings or num_seeds < (experiment.num_seeds or 1):
+    if rehearsed(experiment, settings, num_seeds):
         print("Not the settings of the paper: these verdicts are a rehearsal.")
     print(f"{len(rows)} rows in {folder}. For pictures and tables: qpaths report {folder}")
+
+
+def show_omniglot(path: Path | None) -> None:
+    """What the file of Omniglot holds, given or found."""
+    from ..models import find_omniglot, load_omniglot
+
+    path = find_omniglot() if path is None else path
+    images = load_omniglot(path)
+    kind = "the canonical characters" if path.suffix == ".mat" else "drawings"
+    print(f"{path}: {kind}, {len(images.train):,} for training and {len(images.test):,} for tests, 28 x 28 pixels,")
+    print(f"{images.train.mean():.1%} and {images.test.mean():.1%} of the pixels inked.")
+    print(f"Bounds on the test images: qpaths run omniglot_ais --set images={path}")
 
 
 def show_claims(claims: Sequence[Claim]) -> None:

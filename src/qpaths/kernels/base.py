@@ -43,6 +43,14 @@ class FlatPath(eqx.Module):
         features, slopes = self.path.linearize(x)
         return Particle(position, features, slopes)
 
+    def waypoint(self, position: Array) -> Particle:
+        """A particle on a trajectory: good for its score, and to be `completed` where the trajectory ends."""
+        return Particle(position, *self.path.waypoint(self.unravel(position)))
+
+    def completed(self, particle: Particle) -> Particle:
+        features = self.path.completed(self.unravel(particle.position), particle.features)
+        return particle._replace(features=features)
+
     def log_density(self, beta: ScalarLike, particle: Particle) -> Scalar:
         return self.path.log_density_from(beta, particle.features)
 

@@ -163,19 +163,21 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         start, factor, uniform = randomness
         step = params.step_size * factor
 
-        def half_kick(momentum: Array, particle: Particle) -> Array:
-            return momentum + 0.5 * step * params.backward(path.score(beta, particle))
+        def kick(momentum: Array, particle: Particle, share: float) -> Array:
+            return momentum + share * step * params.backward(path.score(beta, particle))
 
         def leapfrog(carry: tuple[Particle, Array], _: None) -> tuple[tuple[Particle, Array], None]:
             particle, momentum = carry
-            momentum = half_kick(momentum, particle)
-            particle = path.particle(particle.position + step * params.forward(momentum), with_slopes=True)
-            return (particle, half_kick(momentum, particle)), None
+            particle = path.waypoint(particle.position + step * params.forward(momentum))
+            # The half kicks at the end of one step and at the start of the next are one; the last is taken back.
+            return (particle, kick(momentum, particle, 1.0)), None
 
-        (proposal, momentum), _ = jax.lax.scan(leapfrog, (particle, start), None, length=self.num_leapfrog)
+        begun = particle, kick(start, particle, 0.5)
+        (proposal, momentum), _ = jax.lax.scan(leapfrog, begun, None, length=self.num_leapfrog)
+        momentum = kick(momentum, proposal, -0.5)
         kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
         # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
-        return accept(uniform, path, beta, particle, proposal, kinetic, nan_is_rejected=True)
+        return accept(uniform, path, beta, particle, path.completed(proposal), kinetic, nan_is_rejected=True)
 
 
 class HMC(_LeapfrogKernel):

@@ -2,15 +2,18 @@
 
 from .evaluate import Bounds as Bounds
 from .evaluate import Problem as Problem
+from .evaluate import compile_bounds as compile_bounds
+from .evaluate import compile_lower as compile_lower
 from .evaluate import evaluate_bounds as evaluate_bounds
 from .evaluate import evaluate_lower as evaluate_lower
-from .evaluate import shared_params as shared_params
 from .networks import BernoulliDecoder as BernoulliDecoder
 from .networks import Decoder as Decoder
 from .networks import GaussianDecoder as GaussianDecoder
 from .networks import Network as Network
+from .networks import low_precision as low_precision
 from .omniglot import binarise as binarise
 from .omniglot import check_images as check_images
+from .omniglot import find_omniglot as find_omniglot
 from .omniglot import load_omniglot as load_omniglot
 from .posterior import DiagonalNormal as DiagonalNormal
 from .posterior import posterior_path as posterior_path

@@ -14,7 +14,6 @@ from jaxtyping import Float, Shaped
 from .._numerics import log_mean_exp
 from .._types import Point, PRNGKey, ScalarLike
 from ..algorithms import AIS, BDMC
-from ..algorithms.checks import example_of
 from ..paths import AbstractPath
 from .networks import Decoder
 from .posterior import posterior_path
@@ -24,14 +23,16 @@ from .released import ReleasedProtocol
 class Problem(eqx.Module):
     """What all observations share: the model, the path to its posteriors, and where it begins.
 
-    `q` or `delta = 1 - q` as in `posterior_path`. `encoder(x)`, a normalised density that can be sampled, takes the
-    place of the prior as the base where it is given.
+    `problem(x)` is the path to the posterior of one observation. `q` or `delta = 1 - q` as in `posterior_path`.
+    `encoder(x)`, a normalised density that can be sampled, takes the place of the prior as the base where it is given.
+    `guide`, a cheaper decoder that is nearly the same (`low_precision`), gives the gradients that kernels follow.
     """
 
     decoder: Decoder
     delta: ScalarLike | None
     encoder: Any
     prior: Any
+    guide: Decoder | None
 
     def __init__(
         self,
@@ -41,6 +42,7 @@ class Problem(eqx.Module):
         delta: ScalarLike | None = None,
         encoder: Any = None,
         prior: Any = None,
+        guide: Decoder | None = None,
     ):
         if q is not None and delta is not None:
             raise ValueError(f"give `q` or `delta` (delta = 1 - q), not both, got q = {q} and delta = {delta}.")
@@ -50,11 +52,12 @@ class Problem(eqx.Module):
         self.delta = None if delta is None else jnp.asarray(delta)
         self.encoder = encoder
         self.prior = prior
+        self.guide = guide
 
-    def path(self, x: Point) -> AbstractPath[Any]:
-        """To the posterior of one observation."""
+    def __call__(self, x: Point) -> AbstractPath[Any]:
+        """The path to the posterior of one observation."""
         base = None if self.encoder is None else self.encoder(x)
-        return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base)
+        return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
 
 
 class Bounds(eqx.Module):
@@ -96,73 +99,89 @@ class Bounds(eqx.Module):
         return Bounds(forward, reverse, self.acceptance, self.status)
 
 
+PathOf = Callable[[Point], AbstractPath[Any]]
+"""Makes the path of one observation: a `Problem`, what `tune` returns for one, or any function."""
+
+
 def evaluate_bounds(
-    problem: Problem,
+    path_of: PathOf,
     x: Point,
     latents: Point,
     algorithm: BDMC | ReleasedProtocol,
     *,
     key: PRNGKey,
-    params: Any = None,
     batch_size: int | None = None,
 ) -> Bounds:
     """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
 
-    `simulate` makes such pairs. `params` are kernel parameters for all observations (`shared_params`); without them a
-    kernel that needs fitting is fitted to each observation by a pilot population of its own. `batch_size` bounds how
-    many observations are annealed at once; where the device runs out of memory it is halved, with a warning, and
-    finished observations are kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`.
+    `simulate` makes such pairs. A kernel that needs fitting is fitted to each observation by a pilot population of its
+    own; `qpaths.tune(path_of, problems=...)` finds one for all of them. `batch_size` bounds how many observations are
+    annealed at once; where the device runs out of memory it is halved, with a warning, and finished observations are
+    kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`.
     """
-    num = _num_of(x)
-    if _num_of(latents) != num:
-        raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
-
-    def run(x: Point, latents: Point, keys: Array) -> Bounds:
-        return _run_bounds(problem, algorithm, params, x, latents, keys)
-
-    return in_batches(run, (x, latents, _keys(key, num)), batch_size)
+    return in_batches(*_bounds_work(path_of, x, latents, algorithm, key), batch_size)
 
 
 def evaluate_lower(
-    problem: Problem,
+    path_of: PathOf,
     x: Point,
-    algorithm: AIS,
+    algorithm: AIS | ReleasedProtocol,
     *,
     key: PRNGKey,
-    params: Any = None,
     batch_size: int | None = None,
 ) -> Bounds:
     """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
     """
-
-    def run(x: Point, keys: Array) -> Bounds:
-        return _run_lower(problem, algorithm, params, x, keys)
-
-    return in_batches(run, (x, _keys(key, _num_of(x))), batch_size)
+    return in_batches(*_lower_work(path_of, x, algorithm, key), batch_size)
 
 
-def shared_params(problem: Problem, x: Point, algorithm: AIS | BDMC, *, key: PRNGKey) -> Any:
-    """Kernel parameters for many observations: the mean of what pilots for the given few of them find at each step.
+def compile_bounds(
+    path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, *, batch_size: int | None = None
+) -> None:
+    """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed."""
+    _compile(*_bounds_work(path_of, x, latents, algorithm, jax.random.key(0)), batch_size)
 
-    Frozen and independent of the chains that are reported, so the bounds stay exact; only their tightness depends on
-    the choice. None where the kernel has nothing to fit.
-    """
-    forward = algorithm.forward if isinstance(algorithm, BDMC) else algorithm
-    if not forward.kernel.needs_fit:
-        return None
-    return _run_pilots(problem, forward, x, _keys(key, _num_of(x)))
+
+def compile_lower(
+    path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, *, batch_size: int | None = None
+) -> None:
+    """As `compile_bounds`, for `evaluate_lower`."""
+    _compile(*_lower_work(path_of, x, algorithm, jax.random.key(0)), batch_size)
+
+
+class _Program:
+    """A compiled function and what it is always called with."""
+
+    def __init__(self, function: Any, *fixed: Any):
+        self.function = function
+        self.fixed = fixed
+
+    def __call__(self, *arrays: Any) -> Bounds:
+        return self.function(*self.fixed, *arrays)
+
+    def compile(self, *arrays: Any) -> None:
+        self.function.lower(*self.fixed, *arrays).compile()
+
+
+def _bounds_work(
+    path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, key: PRNGKey
+) -> tuple[_Program, Any]:
+    num = _num_of(x)
+    if _num_of(latents) != num:
+        raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
+    return _Program(_run_bounds, path_of, algorithm), (x, latents, _keys(key, num))
+
+
+def _lower_work(path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, key: PRNGKey) -> tuple[_Program, Any]:
+    return _Program(_run_lower, path_of, algorithm), (x, _keys(key, _num_of(x)))
 
 
 @eqx.filter_jit
-def _run_bounds(
-    problem: Problem, algorithm: BDMC | ReleasedProtocol, params: Any, x: Point, latents: Point, keys: Array
-) -> Bounds:
-    frozen = {} if params is None else {"params": params}
-
+def _run_bounds(path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array) -> Bounds:
     def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Array, ...]:
-        result = algorithm.run(problem.path(x), latent, key=key, **frozen)
+        result = algorithm.run(path_of(x), latent, key=key)
         forward, reverse = result.forward, result.reverse
         acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
         return forward.log_weights, reverse.log_weights, acceptance, status
@@ -171,22 +190,17 @@ def _run_bounds(
 
 
 @eqx.filter_jit
-def _run_lower(problem: Problem, algorithm: AIS, params: Any, x: Point, keys: Array) -> Bounds:
+def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> Bounds:
     def one(x: Point, key: PRNGKey) -> tuple[Array, ...]:
-        result = algorithm.run(problem.path(x), key=key, params=params)
+        path = path_of(x)
+        if isinstance(algorithm, ReleasedProtocol):
+            result = algorithm.forward(path, key=key)
+        else:
+            result = algorithm.run(path, key=key)
         none = jnp.zeros(0, result.log_weights.dtype)
         return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
 
     return Bounds(*jax.vmap(one)(x, keys))
-
-
-@eqx.filter_jit
-def _run_pilots(problem: Problem, algorithm: AIS, x: Point, keys: Array) -> Any:
-    def one(x: Point, key: PRNGKey) -> Any:
-        path = problem.path(x)
-        return algorithm.pilot(path, example_of(path, key), key=key)
-
-    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), jax.vmap(one)(x, keys))
 
 
 def _num_of(tree: Point) -> int:
@@ -197,17 +211,36 @@ def _keys(key: PRNGKey, num: int) -> Array:
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num))
 
 
-def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> Any:
-    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
-    num = _num_of(arrays)
+def _rows(num: int, start: int, size: int) -> np.ndarray:
+    """A slice that is filled up with the last row, so that the last one has the shape that is compiled already."""
+    return np.minimum(np.arange(start, start + size), num - 1)
+
+
+def _size(num: int, batch_size: int | None) -> int:
     size = num if batch_size is None else min(batch_size, num)
     if size < 1:
         raise ValueError(f"`batch_size` must be at least 1, got {batch_size}, for {num} observations.")
+    return size
+
+
+def _compile(program: _Program, arrays: Any, batch_size: int | None) -> None:
+    num = _num_of(arrays)
+    rows = _rows(num, 0, _size(num, batch_size))
+    try:
+        program.compile(*jax.tree.map(lambda leaf: leaf[rows], arrays))
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):  # for which `in_batches` knows an answer
+            raise
+
+
+def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> Any:
+    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
+    num = _num_of(arrays)
+    size = _size(num, batch_size)
     done: list[Any] = []
     start = 0
     while start < num:
-        # The last slice is filled up with the last row, so that it has the shape that is compiled already.
-        rows = np.minimum(np.arange(start, start + size), num - 1)
+        rows = _rows(num, start, size)
         try:
             part = jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))  # noqa: B023
         except jax.errors.JaxRuntimeError as error:

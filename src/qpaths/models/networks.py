@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -73,6 +73,15 @@ class Network(eqx.Module):
         return self.layers[-1].weight.shape[0]
 
 
+class LowPrecisionNetwork(eqx.Module):
+    """A network whose weights and activations have a few digits only; numbers of full precision in and out."""
+
+    network: Network
+
+    def __call__(self, x: Float[Array, " in"]) -> Float[Array, " out"]:
+        return self.network(x.astype(self.network.layers[0].weight.dtype)).astype(x.dtype)
+
+
 class BernoulliDecoder(eqx.Module):
     """Independent pixels in [0, 1]; `network(z)` are their logits."""
 
@@ -120,6 +129,15 @@ class GaussianDecoder(eqx.Module):
     @property
     def num_pixels(self) -> int:
         return self.network.num_out
+
+
+def low_precision(decoder: Any, dtype: Any = jnp.bfloat16) -> Any:
+    """The decoder with its `network` in low precision: a guide, on a GPU about twice as fast as the decoder itself.
+
+    For `Problem(decoder, guide=...)` and `posterior_path(..., guide=...)`, where it steers and bounds stay exact.
+    """
+    network = jax.tree.map(lambda leaf: leaf.astype(dtype), decoder.network)
+    return eqx.tree_at(lambda one: one.network, decoder, LowPrecisionNetwork(network))
 
 
 @jax.custom_jvp

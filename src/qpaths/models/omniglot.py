@@ -21,6 +21,9 @@ _HELP = (
 )
 
 
+_FILES = "chardata.mat", "omniglot28_strokes.npz"
+
+
 class Images(NamedTuple):
     """Training and test images, one per row, grey values in [0, 1] as probabilities of ink."""
 
@@ -46,6 +49,18 @@ def load_omniglot(path: str | os.PathLike[str]) -> Images:
     if path.suffix == ".npz":
         return Images(*(check_images(arrays[name], name=f"{path}: {name}") for name in names))
     return Images(*(_canonical(arrays[name], f"{path}: {name}", _CANONICAL[name]) for name in names))
+
+
+def find_omniglot() -> Path:
+    """`chardata.mat` or `omniglot28_strokes.npz`, in the folder that QPATHS_DATA names or in the current one."""
+    for folder in (os.environ.get("QPATHS_DATA"), "."):
+        for name in _FILES:
+            if folder and (Path(folder) / name).is_file():
+                return Path(folder) / name
+    raise FileNotFoundError(
+        f"there are no Omniglot images: neither {' nor '.join(_FILES)} is in this folder, or in the one that the "
+        f"environment variable QPATHS_DATA names. {_HELP}"
+    )
 
 
 def _read_mat(path: Path) -> dict[str, Any]:

@@ -48,14 +48,22 @@ def prior_of(decoder: Any) -> DiagonalNormal:
 
 
 class Joint(eqx.Module):
-    """`log p(z) + log p(x | z)` as a function of z; its mass is the marginal likelihood p(x)."""
+    """`log p(z) + log p(x | z)` as a function of z; its mass is the marginal likelihood p(x).
+
+    `cheap_log_likelihood`, where there is one, makes the guide that steers trajectories.
+    """
 
     prior: DensityLike
     log_likelihood: Any
     x: Point
+    cheap_log_likelihood: Any = None
 
     def log_prob(self, z: Point) -> Array:
         return self.prior.log_prob(z) + self.log_likelihood(z, self.x)
+
+    @property
+    def guide(self) -> "Joint | None":
+        return None if self.cheap_log_likelihood is None else Joint(self.prior, self.cheap_log_likelihood, self.x)
 
 
 def posterior_path(
@@ -67,17 +75,19 @@ def posterior_path(
     log_scale: ScalarLike = 0.0,
     prior: DensityLike | None = None,
     base: DensityLike | None = None,
+    guide: Decoder | None = None,
 ) -> GeometricPath | QPath:
     """The path from `base` to `p(z) p(x | z)`, whose log evidence is log p(x).
 
     The geometric path, or the q-path where `q` or `delta = 1 - q` is given. The prior is N(0, I) in the latent space of
     the decoder unless given; the base is the prior unless given: an encoder's `q(z | x)` also is normalised and can be
-    sampled, so that the bounds stay valid. The observation is an array of the path: `jax.vmap` over observations
-    compiles once.
+    sampled, so that the bounds stay valid. The gradients that kernels follow are those of `guide`, a cheaper decoder
+    that is nearly the same (`low_precision`), where it is given; densities and weights are the decoder's own. The
+    observation is an array of the path: `jax.vmap` over observations compiles once.
     """
     prior = prior_of(decoder) if prior is None else as_density(prior, "prior")
     base = prior if base is None else as_density(base, "base")
-    target = Joint(prior, as_pytree(decoder.log_likelihood), x)
+    target = Joint(prior, as_pytree(decoder.log_likelihood), x, guide and as_pytree(guide.log_likelihood))
     if q is None and delta is None:
         return GeometricPath(base, target)
     return QPath(base, target, q=q, delta=delta, log_scale=log_scale)
@@ -85,11 +95,14 @@ def posterior_path(
 
 def simulate(decoder: Decoder, num: int, *, key: PRNGKey, prior: Any = None) -> tuple[Point, Point]:
     """`num` latent points from the prior and an observation from each: exact draws of their posteriors, for BDMC."""
-    prior = prior_of(decoder) if prior is None else prior
+    return _simulate(decoder, prior_of(decoder) if prior is None else prior, jax.random.split(key, num))
 
+
+@eqx.filter_jit
+def _simulate(decoder: Decoder, prior: Any, keys: Array) -> tuple[Point, Point]:
     def one(key: PRNGKey) -> tuple[Point, Point]:
         latent_key, observation_key = jax.random.split(key)
         z = prior.sample(latent_key)
         return z, decoder.sample(z, observation_key)
 
-    return jax.jit(jax.vmap(one))(jax.random.split(key, num))
+    return jax.vmap(one)(keys)

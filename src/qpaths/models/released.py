@@ -49,11 +49,14 @@ class ReleasedProtocol(eqx.Module):
 
     def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey) -> BoundsResult:
         """As `BDMC.run`."""
-        example = example_of(path, key)
-        forward_key, reverse_key = jax.random.split(key)
-        forward = self.anneal(path, draw_points(path, forward_key, self.num_chains), key=forward_key)
-        reverse = self.anneal(Reversed(path), one_per_chain(target_samples, example, self.num_chains), key=reverse_key)
-        return bounds_of(forward, reverse)
+        points = one_per_chain(target_samples, example_of(path, key), self.num_chains)
+        reverse = self.anneal(Reversed(path), points, key=jax.random.split(key)[1])
+        return bounds_of(self.forward(path, key=key), reverse)
+
+    def forward(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+        """The chains from the base to the target alone, as they are in `run` with the same key."""
+        forward_key = jax.random.split(key)[0]
+        return self.anneal(path, draw_points(path, forward_key, self.num_chains), key=forward_key)
 
     def anneal(self, path: AbstractPath[Any], points: Point, *, key: PRNGKey) -> Result:
         """Chains from exact draws of the base, through the betas of the schedule or, for `Reversed`, back through."""

@@ -24,6 +24,14 @@ class EndpointValues(NamedTuple):
     log_target: FloatArray
 
 
+class EndpointSlopes(NamedTuple):
+    """Gradients of the log densities of the endpoints; `values` are set where a guide stands in for the target."""
+
+    base: Point
+    target: Point
+    values: EndpointValues | None
+
+
 class AbstractPath(eqx.Module, Generic[Features]):
     """A path of unnormalised densities from `base` (beta = 0) to `target` (beta = 1).
 
@@ -66,8 +74,16 @@ class AbstractPath(eqx.Module, Generic[Features]):
         """The features of `x`, and what `score` needs to give the gradient at every beta."""
         return self.features(x), x
 
+    def waypoint(self, x: Point) -> tuple[Features, Any]:
+        """As `linearize`, for a point on a trajectory, of which only the score will be asked."""
+        return self.linearize(x)
+
+    def completed(self, x: Point, features: Features) -> Features:
+        """The features of a waypoint at which a trajectory ended."""
+        return features
+
     def score(self, beta: ScalarLike, features: Features, slopes: Any) -> Point:
-        """Gradient of the log density at `beta` in x, from what `linearize` returned for a point."""
+        """Gradient of the log density at `beta` in x, from what `linearize` or `waypoint` returned for a point."""
         return jax.grad(lambda x: self.log_density_from(beta, self.features(x)))(slopes)
 
     def derivative_from(self, beta: RealLike, features: Features) -> FloatArray:
@@ -85,6 +101,10 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
 
     A new pointwise path needs `interpolate`; `derivative` and `shares` follow by differentiation unless a closed form
     is better.
+
+    A target may have a `guide`, a density that is cheaper and nearly the same. The path then takes its scores from
+    there: they steer proposals, while densities and weights are those of the target itself. The score is a function of
+    the point alone, so a trajectory that follows it can be walked back, and the Metropolis rule keeps it exact.
     """
 
     @abc.abstractmethod
@@ -106,14 +126,30 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
     def features(self, x: Point) -> EndpointValues:
         return EndpointValues(evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
 
-    def linearize(self, x: Point) -> tuple[EndpointValues, Any]:
-        log_base, base_slope = jax.value_and_grad(lambda x: evaluate(self.base, x, "base"))(x)
-        log_target, target_slope = jax.value_and_grad(lambda x: evaluate(self.target, x, "target"))(x)
-        return EndpointValues(log_base, log_target), (base_slope, target_slope)
+    @property
+    def _guide(self) -> DensityLike | None:
+        return getattr(self.target, "guide", None)
 
-    def score(self, beta: ScalarLike, features: EndpointValues, slopes: Any) -> Point:
-        base_share, target_share = self.shares(beta, *features)
-        return jax.tree.map(lambda b, t: base_share * b + target_share * t, *slopes)
+    def linearize(self, x: Point) -> tuple[EndpointValues, EndpointSlopes]:
+        features, slopes = self.waypoint(x)
+        return self.completed(x, features), slopes
+
+    def waypoint(self, x: Point) -> tuple[EndpointValues, EndpointSlopes]:
+        guide = self._guide
+        steering = self.target if guide is None else guide
+        log_base, base_slope = jax.value_and_grad(lambda x: evaluate(self.base, x, "base"))(x)
+        log_target, target_slope = jax.value_and_grad(lambda x: evaluate(steering, x, "target"))(x)
+        values = EndpointValues(log_base, log_target)
+        return values, EndpointSlopes(base_slope, target_slope, None if guide is None else values)
+
+    def completed(self, x: Point, features: EndpointValues) -> EndpointValues:
+        return features if self._guide is None else self.features(x)
+
+    def score(self, beta: ScalarLike, features: EndpointValues, slopes: EndpointSlopes) -> Point:
+        # The values that come with the slopes, also where the target's own are known: what steers must not depend on
+        # whether a trajectory begins or ends at the point.
+        base_share, target_share = self.shares(beta, *(features if slopes.values is None else slopes.values))
+        return jax.tree.map(lambda b, t: base_share * b + target_share * t, slopes.base, slopes.target)
 
     def log_density_from(self, beta: RealLike, features: EndpointValues) -> FloatArray:
         return self.interpolate(beta, features.log_base, features.log_target)
@@ -240,6 +276,12 @@ class Reversed(AbstractPath[Any]):
 
     def linearize(self, x: Point) -> tuple[Any, Any]:
         return self.path.linearize(x)
+
+    def waypoint(self, x: Point) -> tuple[Any, Any]:
+        return self.path.waypoint(x)
+
+    def completed(self, x: Point, features: Any) -> Any:
+        return self.path.completed(x, features)
 
     def score(self, beta: ScalarLike, features: Any, slopes: Any) -> Point:
         return self.path.score(1 - beta, features, slopes)

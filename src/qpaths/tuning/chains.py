@@ -17,6 +17,7 @@ from .._types import Point, PRNGKey
 from ..algorithms import AIS, BDMC
 from ..algorithms.base import State
 from ..algorithms.checks import example_of
+from ..densities import as_pytree
 from ..kernels import HMC, FrozenKernel
 from ..kernels.gradient import LeapfrogParams
 from ..schedules import FixedSchedule, respace
@@ -107,33 +108,41 @@ class Problems(NamedTuple):
 def measure(problems: Problems, settings: Settings, key: PRNGKey) -> Measured:
     """Run the chains once."""
     keys = jax.random.split(key, problems.num)
-    path_of = jax.tree_util.Partial(problems.path_of)
+    path_of = as_pytree(problems.path_of)
+    parts = settings.delta, settings.betas, settings.kernel  # the acceptance that is wanted is no part of the program
     return jax.tree.map(
-        np.asarray, _measure(path_of, problems.data, problems.target_samples, problems.num_chains, settings, keys)
+        np.asarray, _measure(path_of, problems.data, problems.target_samples, problems.num_chains, *parts, keys)
     )
 
 
 @functools.partial(jax.jit, static_argnames="num_chains")
 def _measure(
-    path_of: Any, data: Any, target_samples: Any, num_chains: int, settings: Settings, keys: Array
+    path_of: Any,
+    data: Any,
+    target_samples: Any,
+    num_chains: int,
+    delta: Array,
+    betas: Array,
+    kernel: FrozenKernel,
+    keys: Array,
 ) -> Measured:
-    schedule = FixedSchedule(settings.betas)
-    ends = jnp.asarray(_ends(settings.betas.size - 1))
+    schedule = FixedSchedule(betas)
+    ends = jnp.asarray(_ends(betas.size - 1))
 
     def one(data: Any, target_sample: Any, key: PRNGKey) -> Any:
-        path = with_delta(path_of(data), settings.delta)
-        annealing, state = AIS(num_chains, schedule, settings.kernel).begin(path, key=key)
+        path = with_delta(path_of(data), delta)
+        annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=key)
 
         def step(state: State, _: None) -> tuple[State, Any]:
             state, row = annealing.step(state)
             return state, (row["acceptance"], row["increment"], state.log_weights)
 
-        _, (acceptance, increment, log_weights) = jax.lax.scan(step, state, None, length=settings.betas.size - 1)
+        _, (acceptance, increment, log_weights) = jax.lax.scan(step, state, None, length=betas.size - 1)
         groups = jnp.diff(log_weights[ends], axis=0, prepend=jnp.zeros((1, num_chains), log_weights.dtype))
         variance = jnp.var(groups, axis=1, ddof=1)
         if target_sample is None:
             return log_weights[-1], acceptance, increment, variance, None
-        reverse = BDMC(num_chains, schedule, settings.kernel).reverse(path, target_sample, key=key)
+        reverse = BDMC(num_chains, schedule, kernel).reverse(path, target_sample, key=key)
         # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
         lost = jnp.cumsum(-(increment + reverse.stats["increment"][::-1]))[ends]
         return log_weights[-1], acceptance, increment, variance, jnp.diff(lost, prepend=0.0)
@@ -165,8 +174,9 @@ def improve(settings: Settings, measured: Measured, gain: float) -> Settings:
     costs = np.minimum(costs, np.max(costs, where=np.isfinite(costs), initial=1e-300))
     betas = respace(settings.betas, jnp.asarray(np.repeat(np.sqrt(costs / sizes), sizes)))
     # The acceptance at a beta belongs to the step that ends there; the first beta has none of its own.
-    steps = settings.kernel.params.step_size * jnp.exp(gain * jnp.asarray(np.concatenate([error[:1], error])))
-    step_size = jnp.exp(jnp.interp(betas, settings.betas, jnp.log(steps)))
+    old = settings.kernel.params.step_size
+    steps = old * jnp.exp(gain * jnp.asarray(np.concatenate([error[:1], error])))
+    step_size = jnp.exp(jnp.interp(betas, settings.betas, jnp.log(steps))).astype(old.dtype)
     kernel = settings.kernel.at(betas)
     kernel = FrozenKernel(kernel.kernel, betas, kernel.params._replace(step_size=step_size))
     return Settings(settings.delta, betas, kernel, settings.target_acceptance)
@@ -240,15 +250,22 @@ def best_of(trials: list[Trial]) -> Trial:
 def rough_settings(problems: Problems, kernel: HMC, key: PRNGKey) -> Settings:
     """Where the search starts when nothing is known: a linear schedule and one step size."""
     path = problems.path_of(jax.tree.map(lambda leaf: leaf[0], problems.data))
-    dimension = ravel_pytree(example_of(path, key))[0].size
+    position = ravel_pytree(example_of(path, key))[0]
     betas = jnp.linspace(0.0, 1.0, _ROUGH)
-    step_size = jnp.full(_ROUGH, dimension**-0.25)
-    params = LeapfrogParams(jnp.ones((_ROUGH, dimension)), step_size)
-    return Settings(jnp.zeros(()), betas, FrozenKernel(kernel, betas, params), FIRST_ACCEPTANCE)
+    step_size = jnp.full(_ROUGH, position.size**-0.25, position.dtype)
+    params = LeapfrogParams(jnp.ones((_ROUGH, position.size), position.dtype), step_size)
+    return Settings(jnp.asarray(0.0), betas, FrozenKernel(kernel, betas, params), FIRST_ACCEPTANCE)
 
 
-def _splits(num_gradients: int) -> list[int]:
-    return [length for length in LEAPFROGS if num_gradients // length >= 8] or [1]
+class Search(NamedTuple):
+    """What is tried: numbers of leapfrog steps, and values of 1 - q beside the one of the start."""
+
+    leapfrogs: tuple[int, ...] = LEAPFROGS
+    deltas: tuple[float, ...] = DELTAS
+
+    def splits(self, num_gradients: int) -> list[int]:
+        """Numbers of leapfrog steps that leave a schedule worth the name."""
+        return [length for length in self.leapfrogs if num_gradients // length >= 8] or [min(self.leapfrogs)]
 
 
 def _short(num_gradients: int) -> int:
@@ -256,30 +273,43 @@ def _short(num_gradients: int) -> int:
     return max(num_gradients // 4, min(num_gradients, _FEWEST_GRADIENTS))
 
 
-def num_pilot_gradients(start: Settings, num_gradients: int, num_directions: int) -> int:
+def _rough(start: Settings, short: int, search: Search) -> Settings:
+    """Where the search starts; chains that are no longer than those of a rough run are tried out as they are."""
+    if _num_gradients(start) < short:
+        return start
+    return with_leapfrog(start, search.splits(short)[-1], short)
+
+
+def _num_gradients(settings: Settings) -> int:
+    return (settings.betas.size - 1) * settings.num_leapfrog
+
+
+def num_pilot_gradients(start: Settings, num_gradients: int, num_directions: int, search: Search) -> int:
     """Gradients that one chain of `tune_chains` makes."""
-    rough = (_ROUGH_ROUNDS + 1) * (start.betas.size - 1) * start.num_leapfrog
     short = _short(num_gradients)
-    trials = 2 * len(_splits(short)) + 2 * len(ACCEPTANCES) + 3 * len(DELTAS)
-    return rough + trials * short + 3 * num_directions * num_gradients
+    rough = (_ROUGH_ROUNDS + 1) * _num_gradients(_rough(start, short, search))
+    trials = 2 * len(search.splits(short)) + 2 * len(ACCEPTANCES) + 3 * len(search.deltas)
+    directions = num_directions if short == num_gradients else 1
+    return directions * (rough + trials * short) + 3 * num_directions * num_gradients
 
 
-def tune_chains(problems: Problems, start: Settings, num_gradients: int, key: PRNGKey) -> Trial:
+def tune_chains(problems: Problems, start: Settings, num_gradients: int, search: Search, key: PRNGKey) -> Trial:
     """Settings for chains of `num_gradients` gradients.
 
     One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, acceptance and q on shorter
     runs, then step sizes and schedule again at full length, in both directions where that can be.
     """
     keys = jax.random.split(key, 5)
-    forward = problems._replace(target_samples=None)
     short = _short(num_gradients)
-    best = rounds(forward, start, _ROUGH_ROUNDS, keys[0])
-    splits = [with_leapfrog(best.settings, length, short) for length in _splits(short)]
-    best = best_of([rounds(forward, settings, 1, keys[1]) for settings in splits])
+    # Chains that cannot be shorter run one program, in both directions, throughout.
+    trial = problems if short == num_gradients else problems._replace(target_samples=None)
+    best = rounds(trial, _rough(start, short, search), _ROUGH_ROUNDS, keys[0])
+    splits = [with_leapfrog(best.settings, length, short) for length in search.splits(short)]
+    best = best_of([rounds(trial, settings, 1, keys[1]) for settings in splits])
     others = [_with_acceptance(best.settings, acceptance) for acceptance in ACCEPTANCES]
-    best = best_of([best, *(rounds(forward, settings, 1, keys[2]) for settings in others)])
-    others = [with_q(best.settings, best.measured, delta) for delta in DELTAS]
-    best = best_of([best, *(rounds(forward, settings, 2, keys[3]) for settings in others)])
+    best = best_of([best, *(rounds(trial, settings, 1, keys[2]) for settings in others)])
+    others = [with_q(best.settings, best.measured, delta) for delta in search.deltas]
+    best = best_of([best, *(rounds(trial, settings, 2, keys[3]) for settings in others)])
     chosen = with_leapfrog(best.settings, best.settings.num_leapfrog, num_gradients)
     return rounds(problems, chosen, 2, keys[4])
 

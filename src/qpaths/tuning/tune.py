@@ -18,7 +18,7 @@ from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from .chains import FIRST_ACCEPTANCE, Problems, Settings, num_pilot_gradients, rough_settings, tune_chains
+from .chains import FIRST_ACCEPTANCE, Problems, Search, Settings, num_pilot_gradients, rough_settings, tune_chains
 from .choose import compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
 from .reference import Reference, fit_reference
@@ -71,6 +71,8 @@ def tune(
     reference: bool = True,
     num_gradients: int | None = None,
     num_chains: int = 10,
+    num_leapfrog: int | None = None,
+    q: float | None = None,
     problems: Any = None,
     target_samples: Any = None,
 ) -> Tuned:
@@ -83,15 +85,28 @@ def tune(
     SMC are unbiased.
 
     With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC). Then the split between
-    distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach, and the budget is
-    that of `num_chains` chains. Many problems can share such settings: with `problems`, a tree of arrays with a leading
-    axis, `path` is a function that makes the path of one of them. `target_samples`, where there are exact draws from
-    the targets (one per problem: simulated data), make the schedule equal in the forward-reverse discrepancy.
+    distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach, unless
+    `num_leapfrog` or `q` is given, and the budget is that of `num_chains` chains. Many problems can share such
+    settings: with `problems`, a tree of arrays with a leading axis, `path` is a function that makes the path of one of
+    them. A few problems can stand for many: `num_chains` then is the number of chains of the run over that of the
+    problems given. `target_samples`, where there are exact draws from the targets (one per problem: simulated data),
+    make the schedule equal in the forward-reverse discrepancy.
     """
     if num_gradients is not None:
-        return _tune_chains(path, key, kernel, reference, num_gradients, num_chains, problems, target_samples)
-    if problems is not None or target_samples is not None:
-        raise ValueError("`problems` and `target_samples` need `num_gradients`, the length of the chains, got None.")
+        search = Search()
+        if num_leapfrog is not None:
+            search = search._replace(leapfrogs=(num_leapfrog,))
+        if q is not None:
+            search = search._replace(deltas=())
+        delta = None if q is None else 1 - q
+        return _tune_chains(
+            path, key, kernel, reference, num_gradients, num_chains, problems, target_samples, delta, search
+        )
+    if any(value is not None for value in (problems, target_samples, num_leapfrog, q)):
+        raise ValueError(
+            "`problems`, `target_samples`, `num_leapfrog` and `q` need `num_gradients`, the length of the chains, "
+            "got None."
+        )
     if not budget > 0:
         raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
     return _tune_population(path, key, budget, kernel, reference)
@@ -138,6 +153,8 @@ def _tune_chains(
     num_chains: int,
     problems: Any,
     target_samples: Any,
+    delta: float | None,
+    search: Search,
 ) -> Tuned:
     kernel = HMC(num_leapfrog=5, preconditioner="dense" if problems is None else "none") if kernel is None else kernel
     if not isinstance(kernel, HMC):
@@ -155,16 +172,19 @@ def _tune_chains(
         group = Problems(path, problems, target_samples, 1)
         start = rough_settings(group, kernel, start_key)
         notes, warnings, spent = (), (), NumEvaluations(0, 0, 0, 0)
+    if delta is not None:
+        start = eqx.tree_at(lambda settings: settings.delta, start, jnp.asarray(delta))
     allowed = _PILOT_SHARE * group.num * num_chains * num_gradients * group.num_directions
-    made = num_pilot_gradients(start, num_gradients, group.num_directions)
+    made = num_pilot_gradients(start, num_gradients, group.num_directions, search)
     group = group.with_pilot_chains(int(allowed / made))
-    settings, measured = tune_chains(group, start, num_gradients, key)
+    settings, measured = tune_chains(group, start, num_gradients, search, key)
     made *= group.num * group.num_chains
     barrier = float(np.sum(np.sqrt(np.maximum(measured.variance, 0))))
     notes += (
         f"{settings.betas.size} distributions and {settings.num_leapfrog} leapfrog steps at each, "
         f"{settings.target_acceptance:.0%} of the moves accepted",
-        f"q = {1 - float(settings.delta):.6g}" + (", since no other was better" if settings.delta == 0 else ""),
+        f"q = {1 - float(settings.delta):.6g}"
+        + (", since no other was better" if settings.delta == 0 and search.deltas else ""),
         f"single chains then fall short of the log evidence by about {measured.shortfall:.3f} nats",
     )
     chosen = with_delta(tuned.path, settings.delta) if problems is None else Chosen(as_pytree(path), settings.delta)
