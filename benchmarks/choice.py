@@ -1,16 +1,17 @@
 """What choosing automatically gives: the front door on two data sets and on hard targets, and the rows of Table 1.
 
-    python benchmarks/choice.py [evidence] [hard] [linear] [tuned] [--seeds N]
+    python benchmarks/choice.py [evidence] [hard] [linear --table DIR] [--seeds N]
 
-`evidence`: defaults, pilots included; a long run gives -391.495 for Pima and -124.13 +- 0.02 for Sonar. `hard`: targets
-for which no reference can be fitted. `linear`: the linear schedule of 10 distributions with 10,000 particles, q by the
-best bound of pilots beside the best of the paper's grid. `tuned`: reference and schedule from `tune`, random-walk moves
-fitted along that path and frozen, as many evaluations of the likelihood as the row of Table 1, pilots not counted.
+`evidence`: defaults, pilots included. `hard`: targets for which no reference can be fitted. `linear`: the linear
+schedule of 10 distributions with 10,000 particles, q by the best bound of pilots (4,000 particles) beside the best of
+the paper's grid, whose runs are taken from a folder of `qpaths run table1`. What the tuned path gives in the rows of
+Table 1 is a column of that experiment.
 """
 
 import argparse
 import time
 import warnings
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,8 @@ warnings.simplefilter("ignore")
 
 import qpaths as qp  # noqa: E402
 from qpaths.experiments.datasets import load, logistic_regression  # noqa: E402
-from qpaths.experiments.paper import TRUTHS, figures  # noqa: E402
-from qpaths.tuning.choose import GRID, _judge  # noqa: E402
-from qpaths.tuning.pilot import run_pilot  # noqa: E402
-
-NUM, MOVES = 10_000, (1, 3, 5)
+from qpaths.experiments.paper import TRUTHS  # noqa: E402
+from qpaths.experiments.store import Store  # noqa: E402
 
 
 def show(*cells):
@@ -115,104 +113,58 @@ def run_hard(num_seeds):
         summarise(f"40 sd apart, {budget:,}", (normal, far), float(np.log(2 * np.pi)), num_seeds, budget)
 
 
-def run_linear(num_seeds):
-    header(
-        "data",
-        "moves",
-        "geometric",
-        "grid's best",
-        "delta",
-        "best bound",
-        "delta",
-        "times grid",
-        "seconds of the choice",
-    )
-    schedule = qp.LinearSchedule(10)
+def run_linear(table):
+    """The grid's errors are those of the runs that `qpaths run table1` stored."""
+    header("data", "moves", "geometric", "grid's best", "1 - q", "best bound", "1 - q", "times grid", "seconds")
     for name in ("pima", "sonar"):
         path = qp.GeometricPath(*logistic_regression(load(name)))
-        for moves in MOVES:
-            deltas = np.concatenate([[0.0], GRID])
-            errors = _errors(path, qp.RandomWalk(moves), deltas, name, num_seeds)
+        for moves in (1, 3, 5):
+            errors = _errors(table, name, moves)
             start = time.perf_counter()
             chosen = qp.choose_q(
-                path, key=jax.random.key(5), schedule=schedule, kernel=qp.RandomWalk(moves), num_particles=4000
+                path,
+                key=jax.random.key(5),
+                schedule=qp.LinearSchedule(10),
+                kernel=qp.RandomWalk(moves),
+                num_particles=4000,
             )
             seconds = time.perf_counter() - start
-            best, index = int(np.argmin(errors)), int(np.argmin(np.abs(deltas - float(chosen.delta))))
+            best, found = min(errors, key=errors.get), min(errors, key=lambda d: abs(d - float(chosen.delta)))
             show(
                 name,
                 moves,
-                f"{errors[0]:.1f}",
+                f"{errors[0.0]:.1f}",
                 f"{errors[best]:.2f}",
-                f"{deltas[best]:.2g}",
-                f"{errors[index]:.2f}",
-                f"{deltas[index]:.2g}",
-                f"{errors[index] / errors[best]:.2f}",
+                f"{best:.2g}",
+                f"{errors[found]:.2f}",
+                f"{found:.2g}",
+                f"{errors[found] / errors[best]:.2f}",
                 f"{seconds:.0f}",
             )
 
 
-def _errors(path, kernel, deltas, name, num_seeds):
+def _errors(table, name, moves):
     """Median error of each delta over the seeds."""
-    repeated = np.repeat(deltas, num_seeds)
-    betas = np.tile(np.linspace(0.0, 1.0, 10), (repeated.size, 1))
-    values = _judge(path, kernel, NUM, repeated, betas, jax.random.key(0)).reshape(-1, num_seeds)
-    return np.median(np.abs(values - TRUTHS[name].log_evidence), axis=1)
-
-
-def run_tuned(num_seeds):
-    header(
-        "data",
-        "schedule",
-        "moves",
-        "paper's best",
-        "tuned, median abs error",
-        "particles",
-        "distributions",
-        "reported se",
-    )
-    rows = figures("table1")
-    steps = {("pima", "adaptive"): 14, ("sonar", "adaptive"): 24}
-    for name in ("pima", "sonar"):
-        tuned = qp.tune(qp.GeometricPath(*logistic_regression(load(name))), key=jax.random.key(0))
-        for kind in ("linear", "adaptive"):
-            for moves in MOVES:
-                paper = min(
-                    float(row["median_abs_error"])
-                    for row in rows
-                    if (row["dataset"], row["schedule"], row["move_steps"]) == (name, kind, str(moves))
-                )
-                evaluations = NUM * (1 + steps.get((name, kind), 9) * moves)
-                kernel = run_pilot(tuned.path, tuned.schedule, qp.RandomWalk(moves), 2000, key=jax.random.key(1)).kernel
-                errors, bars, num = _tuned_errors(tuned, kernel, evaluations, TRUTHS[name].log_evidence, num_seeds)
-                show(
-                    name,
-                    kind,
-                    moves,
-                    paper,
-                    f"{np.median(np.abs(errors)):.4f}",
-                    num,
-                    tuned.schedule.betas.size,
-                    f"{np.median(bars):.4f}",
-                )
-
-
-def _tuned_errors(tuned, kernel, evaluations, truth, num_seeds):
-    num = evaluations // (1 + (tuned.schedule.betas.size - 1) * kernel.num_steps)
-    algorithm = qp.SMC(num, tuned.schedule, kernel)
-    run = jax.jit(lambda path, key: algorithm.run(path, key=key))
-    results = [run(tuned.path, jax.random.key(100 + seed)) for seed in range(num_seeds)]
-    errors = np.array([float(result.log_evidence) for result in results]) - truth
-    return errors, np.array([float(result.log_evidence_se) for result in results]), num
+    values = {}
+    for row in table:
+        line = row["dataset"], row["schedule"], row["moves"]
+        if line == (name, "linear", moves) and row["column"] in ("geometric", "grid"):
+            values.setdefault(row["delta"], []).append(abs(row["log_evidence"] - TRUTHS[name].log_evidence))
+    return {delta: float(np.median(errors)) for delta, errors in values.items()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=["evidence", "hard", "linear", "tuned"])
+    parser.add_argument("parts", nargs="*", default=["evidence", "hard"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--table", help="the folder of `qpaths run table1`, for `linear`")
     arguments = parser.parse_args()
     for part in arguments.parts:
-        globals()[f"run_{part}"](arguments.seeds)
+        if part == "linear":
+            with Store.open(Path(arguments.table)) as store:
+                run_linear(store.rows())
+        else:
+            {"evidence": run_evidence, "hard": run_hard}[part](arguments.seeds)
 
 
 if __name__ == "__main__":

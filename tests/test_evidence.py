@@ -147,6 +147,24 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
     assert balance(bounded, islands, 2400) == Balance(0.0, 1.0)
 
 
+def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
+    """Noise of the wide coordinates hides it in the scores themselves; the virials take that noise away."""
+    rng = np.random.default_rng(0)
+    wide = qp.MultivariateNormal(jnp.zeros(6), 100 * jnp.eye(6))
+    log_prob = lambda x: norm.logpdf(x[0], scale=2) + jnp.sum(norm.logpdf(x[1:], scale=jnp.exp(x[0] / 2)))  # noqa: E731
+    path = qp.GeometricPath(wide, qp.Density(log_prob))
+
+    def of(first):
+        rest = np.exp(first / 2)[..., None] * rng.standard_normal((*first.shape, 5))
+        samples = np.concatenate([first[..., None], rest], axis=-1)
+        return balance(path, Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 500)), {}), 4000)
+
+    first = 2 * rng.standard_normal((8, 5000))
+    assert of(first[:, :500]).error == 0
+    ends = np.stack([row[row > -2][:500] for row in first])  # 16 % are missing
+    assert 0.1 < of(ends).error < 0.6
+
+
 def test_pooled_error_is_the_larger_view():
     def islands(log_evidence, se):
         stats = {"increment_variance": np.zeros((8, 1)), "length": np.zeros((8, 1))}

@@ -9,7 +9,7 @@ import pytest
 from qpaths.experiments.base import Row, Verdict, find
 from qpaths.experiments.paper import TRUTHS, delta_grid, figures
 
-SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "omniglot_bdmc", "omniglot_ais"]
+SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "ablation", "omniglot_bdmc", "omniglot_ais"]
 
 
 def _verdicts(name, rows):
@@ -94,12 +94,32 @@ def test_every_line_of_the_table_counts(synthetic):
         moves=3,
         column="geometric",
     )
-    _only(_flipped("table1", rows, wrong), "linear schedule: q-path, grid")
-    for claim in find("table1").claims(wrong):
-        if claim.statement.startswith("linear"):
-            assert claim.verdict is Verdict.FAILS
-            assert "in 5 of 6" in claim.ours
-            assert claim.paper == "in 6 of 6"
+    flipped = _flipped("table1", rows, wrong)
+    assert [statement.split(" has")[0] for statement in flipped] == [
+        "linear schedule: q-path, ESS heuristic",
+        "linear schedule: q-path, grid",
+    ]
+    claim = next(
+        claim for claim in find("table1").claims(wrong) if claim.statement.startswith("linear schedule: q-path, grid")
+    )
+    assert claim.verdict is Verdict.FAILS
+    assert "in 5 of 6" in claim.ours
+    assert claim.paper == "in 6 of 6"
+
+
+def test_the_tuned_column_may_lose_two_lines_to_the_others_and_none_to_the_paper(synthetic):
+    def verdicts(moves):
+        """With the tuned column off by 50 nats in the linear lines of Pima with these numbers of moves."""
+        rows = synthetic("table1")
+        for num in moves:
+            off = lambda row: {"log_evidence": TRUTHS["pima"].log_evidence - 50}  # noqa: E731
+            rows = _changed(rows, off, dataset="pima", schedule="linear", moves=num, column="tuned")
+        found = _verdicts("table1", rows)
+        return [found[statement] for statement in found if "tuned column is below" in statement]
+
+    assert verdicts([]) == [Verdict.HOLDS, Verdict.HOLDS]
+    assert verdicts([1, 3]) == [Verdict.HOLDS, Verdict.FAILS]
+    assert verdicts([1, 3, 5]) == [Verdict.FAILS, Verdict.FAILS]
 
 
 def test_the_best_of_many_equals_is_no_winner(synthetic):
@@ -112,7 +132,7 @@ def test_the_best_of_many_equals_is_no_winner(synthetic):
         for row in synthetic("table1")
     ]
     sheet = find("table1").sheets(rows)[0]
-    geometric, grid = sheet.columns.index("ours"), len(sheet.columns) - 2
+    geometric, grid = sheet.columns.index("ours"), sheet.columns.index("q-path, grid: paper") + 1
     assert sum(float(line[grid].split()[0]) < float(line[geometric].split()[0]) for line in sheet.lines) >= 10
     assert Verdict.HOLDS not in _verdicts("table1", rows).values()
 
@@ -125,6 +145,14 @@ def test_errors_are_shown_against_both_truths(synthetic):
     # Our estimates are below the truth, and the paper's truth of Sonar is above ours.
     difference = float(theirs.lines[-1][index].split()[0]) - float(ours.lines[-1][index].split()[0])
     assert difference == pytest.approx(TRUTHS["sonar"].of_the_paper - TRUTHS["sonar"].log_evidence, abs=0.011)
+
+
+def test_a_part_that_can_be_left_out_is_seen(synthetic):
+    rows = synthetic("ablation")
+    better = _changed(
+        rows, lambda row: {"log_evidence": TRUTHS["sonar"].log_evidence}, problem="sonar", variant="all but q"
+    )
+    _only(_flipped("ablation", rows, better), "sonar: no part can be left out")
 
 
 def test_the_stable_order_must_rise(synthetic):

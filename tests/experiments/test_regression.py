@@ -1,16 +1,16 @@
 """Regression experiments: the protocol, and what the published formula loses."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import qpaths as qp
 from qpaths.experiments.base import find
-from qpaths.experiments.datasets import load, logistic_regression
+from qpaths.experiments.columns import COLUMNS
+from qpaths.experiments.datasets import load
 from qpaths.experiments.fig_varying_n import subsample
+from qpaths.experiments.paper import TRUTHS
 from qpaths.experiments.regression import q_path, schedule_of, share_without_number
-from qpaths.experiments.table1 import COLUMNS
 
 
 def test_the_published_formula_loses_what_double_precision_cannot_hold():
@@ -41,13 +41,30 @@ def test_schedules_are_those_of_the_paper():
         schedule_of("cubic", 10)
 
 
+_LINE = {**find("table1").settings, "dataset": "pima", "schedule": "linear", "moves": 3, "delta": 0.1}
+
+
 def test_the_geometric_path_is_one_of_the_q_paths():
-    """All columns are planned with the same schedule, kernel and particles: what is compared is q alone."""
-    settings = {**find("table1").settings, "dataset": "pima", "schedule": "linear", "moves": 3}
-    base, target = logistic_regression(load("pima"))
-    plans = [column.plan(base, target, {**settings, "delta": 0.1}, jax.random.key(0)) for column in COLUMNS[:2]]
-    assert plans[0][1:] == plans[1][1:]
-    assert plans[0].num_particles == 10_000
-    assert plans[0].kernel.num_steps == 3
-    assert COLUMNS[0].deltas(settings) == [0.0]
-    assert len(COLUMNS[1].deltas(settings)) == 20
+    """The columns of the paper share schedule, kernel and particles: what is compared is q alone."""
+    geometric, ess, grid = (column.plan(_LINE, 0) for column in COLUMNS[:3])
+    assert geometric[1:] == grid[1:] == (*ess[1:4], 0)
+    assert geometric.num_particles == 10_000
+    assert geometric.kernel.num_steps == 3
+    assert 0 < float(ess.path.delta) < 0.1
+    assert COLUMNS[0].deltas(_LINE) == [0.0]
+    assert len(COLUMNS[2].deltas(_LINE)) == 20
+
+
+def test_the_tuned_column_costs_as_much_as_the_others():
+    row = find("table1").run_one({**_LINE, "column": "tuned", "num_particles": 1000, "tuning_budget": 200_000}, 0)
+    assert 0.99 * 1000 * (1 + 9 * 3) < row["likelihoods"] <= 1000 * (1 + 9 * 3)
+    assert 0 < row["spent"] <= 50_000
+    assert abs(row["log_evidence"] - TRUTHS["pima"].log_evidence) < 5 * row["log_evidence_se"] < 0.5
+
+
+@pytest.mark.parametrize("variant", ["none", "q alone"])
+def test_variants_of_the_ablation_cost_the_same(variant):
+    settings = {"problem": "toy", "variant": variant, "budget": 20_000, "num_distributions": 10, "moves": 5}
+    row = find("ablation").run_one({**settings, "num_pilot": 50}, 0)
+    assert 0.99 * 20_000 < row["likelihoods"] <= 20_000
+    assert (row["delta_used"] > 0) == (variant == "q alone")

@@ -46,7 +46,7 @@ def test_bound_prefers_the_q_that_reaches_the_target(key):
     """Three steps to a narrow target: of these the geometric path ends 115 nats below delta = 0.1, the mixture 30."""
     path = qp.GeometricPath(BASE, qp.Density(lambda x: -0.5 * jnp.sum((x - 3.0) ** 2) / 0.01))
     schedule, kernel = qp.LinearSchedule(4), qp.RandomWalk(3)
-    settings = {"schedule": schedule, "kernel": kernel, "num_particles": 200, "num_seeds": 8}
+    settings = {"schedule": schedule, "kernel": kernel, "num_particles": 200, "num_seeds": 60}
     assert float(qp.choose_q(path, key=key, deltas=[0.0, 0.1, 1.0], **settings).delta) == 0.1
 
 

@@ -43,13 +43,9 @@ class AIS(eqx.Module):
                 f"`FixedSchedule(result.betas)`."
             )
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey, params: Any = None) -> Result:
-        """Anneal `num_chains` independent chains from the base to the target.
-
-        `params` are parameters of the kernel that `pilot` found before, for this path or one like it; with them there
-        is no pilot.
-        """
-        annealing, state = self.begin(path, key=key, params=params)
+    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+        """Anneal `num_chains` independent chains from the base to the target."""
+        annealing, state = self.begin(path, key=key)
         state, stats, _ = complete(annealing, state)
         return self.finish(annealing, state, stats)
 

@@ -35,14 +35,12 @@ class BDMC(eqx.Module):
     def forward(self) -> AIS:
         return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> BoundsResult:
+    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
-        `params` are parameters of the kernel that `AIS.pilot` found before, for this path or one like it; with them
-        there is no pilot.
         """
-        annealing, state = self.forward.begin(path, key=key, params=params)
+        annealing, state = self.forward.begin(path, key=key)
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
         reverse = self.reverse(path, target_samples, key=key, params=annealing.params)

@@ -214,7 +214,7 @@ class Population(eqx.Module):
         self, flat: FlatPath, kernel: AbstractKernel[Any], state: State, key: PRNGKey, params: Any
     ) -> tuple[State, Scalar]:
         """Move every particle by the kernel at the current beta; also the mean acceptance."""
-        keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(state.log_weights.shape[0]))
+        keys = jax.random.split(key, state.log_weights.shape[0])
         move = kernel.move if self.chain_length == 1 else functools.partial(kernel.trajectory, num=self.chain_length)
 
         def move_by(params: Any, particles: Particle, keys: Array) -> Any:

@@ -2,6 +2,7 @@
 
 import difflib
 import enum
+import functools
 import importlib
 import json
 import pkgutil
@@ -133,6 +134,7 @@ def modules() -> list[str]:
     return [module.name for module in pkgutil.iter_modules(importlib.import_module(__package__).__path__)]
 
 
+@functools.cache
 def find_all() -> dict[str, Experiment]:
     """Every experiment, by name, found by listing the package."""
     found = (importlib.import_module(f"{__package__}.{name}") for name in modules())

@@ -48,7 +48,9 @@ def _results(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[tup
         return
     context = multiprocessing.get_context("spawn")  # a forked copy of a process that has used jax can hang
     precision = bool(jax.config.read("jax_enable_x64"))
-    with concurrent.futures.ProcessPoolExecutor(min(jobs, len(runs)), context, _start, (precision,)) as pool:
+    jobs = min(jobs, len(runs))
+    arguments = (precision, jobs, context.Value("i", 0))
+    with concurrent.futures.ProcessPoolExecutor(jobs, context, _start, arguments) as pool:
         futures = {pool.submit(_work, experiment.name, run): run for run in runs}
         try:
             for future in concurrent.futures.as_completed(futures):
@@ -66,13 +68,17 @@ def _timed(experiment: Experiment, run: Run) -> tuple[dict[str, Any], float]:
     return values, time.perf_counter() - start
 
 
-def _start(precision: bool) -> None:
-    """In a new worker: the precision of its parent, and an end when the parent ends, however it does.
+def _start(precision: bool, num_workers: int, num_started: Any) -> None:
+    """In a new worker: the precision of its parent, cores of its own, and an end when the parent ends.
 
     Ctrl-C reaches all processes of a terminal; it is for the parent to act on.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     jax.config.update("jax_enable_x64", precision)
+    with num_started.get_lock():
+        number = num_started.value
+        num_started.value += 1
+    _take_cores(number, num_workers)
     parent = multiprocessing.parent_process()
 
     def leave() -> None:
@@ -81,6 +87,13 @@ def _start(precision: bool) -> None:
         os._exit(1)
 
     threading.Thread(target=leave, daemon=True).start()
+
+
+def _take_cores(number: int, num_workers: int) -> None:
+    """Keep a worker to its share of the cores: threads of several on one core keep each other waiting."""
+    if hasattr(os, "sched_setaffinity"):
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, cores[number::num_workers] or {cores[number % len(cores)]})
 
 
 def _work(name: str, run: Run) -> tuple[dict[str, Any], float]:

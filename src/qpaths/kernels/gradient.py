@@ -19,7 +19,8 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
-    flat_normal,
+    flat_uniform,
+    normal_at,
     times,
     weighted_moments,
 )
@@ -127,9 +128,11 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
         num_rounds, num = effort
-        choose_key, key = jax.random.split(key)
+        keys = jax.random.split(key, 1 + num_rounds)
         # At random rather than the first ones: after resampling neighbours are copies of each other.
-        chosen = jax.random.categorical(choose_key, log_weights, shape=(num,))
+        cumulative = jnp.cumsum(jax.nn.softmax(log_weights))
+        uniform = jax.random.uniform(keys[0], (num,), cumulative.dtype)
+        chosen = jnp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
         copies = jax.tree.map(lambda leaf: leaf[chosen], particles)
 
         def one_round(carry: tuple[Particle, Scalar], inputs: tuple[Array, Array]) -> Any:
@@ -146,19 +149,13 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             return (moved, log_step), log_step
 
         gains = 1.0 / jnp.arange(1, num_rounds + 1, dtype=start.dtype) ** 0.5
-        keys = jax.random.split(key, num_rounds)
-        _, log_steps = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys, gains))
+        _, log_steps = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys[1:], gains))
         return jnp.exp(jnp.mean(log_steps[num_rounds // 2 :]))
 
     def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array, Array]:
-        momentum_key, jitter_key, uniform_key = jax.random.split(key, 3)
-        dtype = position.dtype
+        uniform = flat_uniform(key, num, position.size + 2, position.dtype)
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
-        return (
-            flat_normal(momentum_key, num, position),
-            jax.random.uniform(jitter_key, (num,), dtype, minval=1 - self.jitter, maxval=1 + self.jitter),
-            jax.random.uniform(uniform_key, (num,), dtype),
-        )
+        return normal_at(uniform[:, 2:]), 1 + self.jitter * (2 * uniform[:, 1] - 1), uniform[:, 0]
 
     def transition(
         self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: LeapfrogParams

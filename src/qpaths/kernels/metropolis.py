@@ -21,7 +21,8 @@ from .base import (
     accept,
     check_num_steps,
     cholesky_or_diagonal,
-    flat_normal,
+    flat_uniform,
+    normal_at,
     times,
     weighted_moments,
 )
@@ -61,10 +62,13 @@ class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
 
     def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
-        noise_key, uniform_key = jax.random.split(key)
-        bits = jax.random.bits(noise_key, (num * position.size,), jnp.uint16)  # flat, as in `flat_normal`
-        noise = jnp.asarray(_NOISE, position.dtype)[bits].reshape(num, -1)
-        return noise, jax.random.uniform(uniform_key, (num,), position.dtype)
+        bits = jax.random.bits(key, (num * (position.size + 2),), jnp.uint16)  # in one call, as in `flat_uniform`
+        noise, rest = bits[: num * position.size], bits[num * position.size :].astype(jnp.uint32)
+        noise = jnp.asarray(_NOISE, position.dtype)[noise].reshape(num, -1)
+        # In the middle of equal steps, as many as the type can tell apart: neither 0 nor 1.
+        width = min(32, jnp.finfo(position.dtype).nmant)
+        uniform = (((rest[:num] << 16 | rest[num:]) >> (32 - width)).astype(position.dtype) + 0.5) * 2.0**-width
+        return noise, uniform
 
     def transition(
         self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Float[Array, "d d"]
@@ -110,9 +114,8 @@ class IndependentMH(AbstractKernel[Fitted]):
         return Fitted(mean, cholesky_or_diagonal(covariance))
 
     def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
-        noise_key, uniform_key = jax.random.split(key)
-        noise = flat_normal(noise_key, num, position)
-        return noise, jax.random.uniform(uniform_key, (num,), position.dtype)
+        uniform = flat_uniform(key, num, position.size + 1, position.dtype)
+        return normal_at(uniform[:, 1:]), uniform[:, 0]
 
     def transition(
         self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Fitted
