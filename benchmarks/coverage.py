@@ -22,7 +22,7 @@ from qpaths.testing.algorithms import replicate  # noqa: E402
 from qpaths.testing.gridworld import GridMetropolis  # noqa: E402
 
 NUM = 1000
-QS = {"gridworld": (1.0, 0.999), "gaussian": (1.0, 0.999), "pima": (0.999,)}
+QS = (1.0, 0.999)
 
 
 def problems():
@@ -90,7 +90,7 @@ def main() -> None:
         for label, algorithm in algorithms.items():
             if wanted and name not in wanted and label not in wanted:
                 continue
-            for q in QS[name]:
+            for q in QS:
                 start = time.perf_counter()
                 rows = replicate(algorithm, qp.QPath(base, target, q=q), key=jax.random.key(0), num=num)
                 error, se = rows["log_evidence"] - truth, rows["log_evidence_se"]

@@ -32,6 +32,7 @@ img { display: block; width: 100%; max-width: 46rem; height: auto; }
 table { border-collapse: collapse; font-size: .9rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .7rem .3rem 0; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; border-bottom: 1px solid var(--ink); }
+.numbers td:first-child { white-space: nowrap; }
 .numbers td:not(:first-child), .numbers th:not(:first-child) { text-align: right; padding: .3rem 0 .3rem .9rem;
   white-space: nowrap; }
 .verdict { white-space: nowrap; font-weight: 600; }

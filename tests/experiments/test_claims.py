@@ -132,7 +132,7 @@ def test_the_best_of_many_equals_is_no_winner(synthetic):
         for row in synthetic("table1")
     ]
     sheet = find("table1").sheets(rows)[0]
-    geometric, grid = sheet.columns.index("ours"), sheet.columns.index("q-path, grid: paper") + 1
+    geometric, grid = sheet.columns.index("ours"), sheet.columns.index("grid: paper") + 1
     assert sum(float(line[grid].split()[0]) < float(line[geometric].split()[0]) for line in sheet.lines) >= 10
     assert Verdict.HOLDS not in _verdicts("table1", rows).values()
 

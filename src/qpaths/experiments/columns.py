@@ -18,7 +18,7 @@ from .datasets import load, logistic_regression
 from .paper import delta_grid
 from .regression import q_path, schedule_of
 
-_ADAPTIVE_STEPS = {"pima": 14, "sonar": 24}
+_ADAPTIVE_STEPS = {"pima": 14, "sonar": 20}
 """Steps that the adaptive schedule takes on the geometric path: they set the evaluations of the tuned column."""
 
 

@@ -140,7 +140,7 @@ def _tuned_claims(table: _Table) -> list[Claim]:
         if found:
             verdicts, times = zip(*found, strict=True)
             words = f"in {verdicts.count(Verdict.HOLDS)} of {len(verdicts)} beyond noise; "
-            words += f"{min(times):.3g} to {max(times):.3g} times smaller"
+            words += f"{min(times):,.1f} to {max(times):,.1f} times smaller"
             claims.append(Claim(f"the tuned column is below {statement}", "ours", words, _most_of(verdicts, share)))
     return claims
 
@@ -236,7 +236,8 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
 def _sheet(table: _Table, title: str, note: str) -> Sheet:
     columns = ["line"]
     for column in table.columns:
-        columns += [f"{column.label}: paper", "ours"] if column.paper else [column.label]
+        short = column.label.removeprefix("q-path, ")
+        columns += [f"{short}: paper", "ours"] if column.paper else [short]
     columns.append("best 1 - q")
     lines = []
     for line in table.lines:
