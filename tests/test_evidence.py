@@ -101,7 +101,7 @@ def test_target_40_standard_deviations_away_has_an_honest_error_bar():
     far = qp.Density(lambda x: -0.5 * jnp.sum((x - 40 / 2**0.5) ** 2))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=BUDGET)
+        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000)  # with more it may come there
     error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
     assert error < 3 * float(found.log_evidence_se)
     assert any("did not come from the base to the target" in str(warning.message) for warning in caught)

@@ -23,7 +23,7 @@ from .results import NumEvaluations, Result, Status
 from .schedules import FixedSchedule
 
 NUM_ISLANDS = 8
-_UNBALANCED = 0.05
+_UNBALANCED = 0.01
 """Probability of noise below which scores are said not to balance."""
 _PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""

@@ -222,7 +222,7 @@ def _adapt(
     record = state.record._replace(
         rejection=jnp.zeros_like(state.record.rejection),
         acceptance=jnp.zeros_like(state.record.acceptance),
-        step_size=jax.vmap(kernel.step_size_of)(params).astype(state.record.step_size.dtype),
+        step_size=jax.vmap(kernel.step_size_of, axis_size=nearest.size)(params).astype(state.record.step_size.dtype),
     )
     log_weights = jnp.broadcast_to(filled, state.log_weights.shape)
     return state._replace(betas=betas, log_weights=log_weights, record=record), params
