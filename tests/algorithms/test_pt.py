@@ -12,6 +12,8 @@ import qpaths as qp
 from qpaths.algorithms.pt import swap_probability
 from qpaths.kernels.base import AbstractKernel, Evaluations, Info
 from qpaths.schedules import respace
+from qpaths.testing import GridWorld
+from qpaths.testing.gridworld import GridMetropolis
 
 # Swaps on a world of four states: the two endpoints, with a hole in the target.
 LOG_BASE = jnp.log(jnp.array([0.1, 0.2, 0.3, 0.4]))
@@ -241,3 +243,11 @@ def test_evaluations_are_counted_in_float32(key):
         jax.effects_barrier()
     assert result.log_evidence.dtype == jnp.float32
     assert len(calls) == result.num_evaluations.target == 2 * (64 + 6) + 2 * 6 * 2 * 2
+
+
+def test_a_kernel_with_nothing_to_fit(key):
+    world = GridWorld()
+    sampler = qp.ParallelTempering(5, 5, GridMetropolis(2))
+    result = sampler.run(qp.GeometricPath(world.base, world.target), key=key)
+    error = abs(float(result.log_evidence) - float(world.log_evidence))
+    assert error < 5 * float(result.log_evidence_se) < 3

@@ -59,9 +59,10 @@ def test_the_geometric_path_is_one_of_the_q_paths():
 @pytest.mark.parametrize(("schedule", "num_steps"), [("linear", 9), ("adaptive", 14)])
 def test_the_tuned_column_costs_as_much_as_the_others(schedule, num_steps, monkeypatch):
     """With stand-ins for what `tune` returns, which is tested elsewhere."""
-    path, betas = q_path(*logistic_regression(load("pima")), 0.0), qp.FixedSchedule([0.0, 0.5, 1.0])
+    path, betas = q_path(*logistic_regression(load("pima")), 0.0), jnp.array([0.0, 0.5, 1.0])
+    kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, jnp.tile(0.1 * jnp.eye(9), (3, 1, 1)))
     cost = NumEvaluations(7, 7, 0, 0)
-    tuned = qp.Tuned(path, betas, qp.RandomWalk(2), 1.0, (), (), cost)
+    tuned = qp.Tuned(path, qp.FixedSchedule(betas), kernel, 1.0, (), (), cost)
     monkeypatch.setattr("qpaths.experiments.columns._tuned", lambda dataset, budget, seed: tuned)
     row = find("table1").run_one({**_LINE, "schedule": schedule, "column": "tuned"}, 0)
     assert row["likelihoods"] == 500 * (1 + num_steps * 3) // 5 * 5
