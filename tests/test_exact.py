@@ -1,4 +1,4 @@
-"""What must agree bit for bit, with the compiler's usual settings; those of the other tests round two programs apart."""
+"""What must agree bit for bit, with the usual settings of the compiler; the other tests have others."""
 
 import os
 import subprocess
