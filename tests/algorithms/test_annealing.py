@@ -13,7 +13,7 @@ from jax.tree_util import Partial
 import qpaths as qp
 from qpaths import testing
 from qpaths._numerics import log_mean_exp
-from qpaths.algorithms.base import Population, complete
+from qpaths.algorithms.base import Population, advance, complete
 from qpaths.kernels.base import AbstractKernel, Evaluations, Info
 from qpaths.testing.algorithms import replicate
 
@@ -63,6 +63,14 @@ def test_the_kernel_of_each_half_is_fitted_to_the_other(chain_length, key):
         alone = WALK.fit(annealing.flat, 0.3, particles, weighted.log_weights[chosen], key, None)
         np.testing.assert_allclose(params[half], alone, rtol=1e-9)
     assert not np.allclose(params[0], params[1])
+
+
+def test_without_cross_fit_the_kernel_is_fitted_to_all_particles(key):
+    annealing, state = qp.SMC(NUM, qp.FixedSchedule([0.0, 1.0]), WALK, cross_fit=False).begin(PATH, key=key)
+    moved, _ = advance(annealing, state)
+    log_weights = jax.vmap(lambda f: PATH.log_ratio(0.0, 1.0, f))(state.particles.features)
+    expected = WALK.fit(annealing.flat, 1.0, state.particles, log_weights, key, None)
+    np.testing.assert_allclose(moved.params, expected, rtol=1e-9)
 
 
 def test_an_odd_population_is_fitted_as_a_whole(key):

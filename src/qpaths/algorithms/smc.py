@@ -23,13 +23,15 @@ from .checks import check_num, check_parts, count, draw_points, example_of, rais
 class SMC(eqx.Module):
     """Sequential Monte Carlo (Del Moral, Doucet and Jasra, 2006): a population that is reweighted, resampled and moved.
 
-    At each beta the kernel that moves one half of the particles is fitted to the other half: fitted to the particles
-    that it moves, it would bias the evidence by about the number of its parameters over that of the particles (an odd
-    number of particles or chains, and a half with an ESS below twice the dimension, make do with all). `resampling` is
-    one of systematic, stratified, multinomial and residual; it happens where the effective sample size falls below
-    `threshold` times the number of particles (1: at every step). `chain_length` P > 1 makes the run waste-free (Dau and
-    Chopin, 2022): one particle in P is resampled and all P states of the chain it grows are kept, `num_steps`
-    transitions apart.
+    `resampling` is one of systematic, stratified, multinomial and residual; it happens where the effective sample size
+    falls below `threshold` times the number of particles (1: at every step). `chain_length` P > 1 makes the run
+    waste-free (Dau and Chopin, 2022): one particle in P is resampled and all P states of the chain it grows are kept,
+    `num_steps` transitions apart.
+
+    With `cross_fit` the kernel that moves one half of the particles is fitted to the other half: fitted to the
+    particles that it moves, it biases the evidence by about the number of its parameters over that of the particles (an
+    odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
+    it to all particles, as most published runs do.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -39,6 +41,7 @@ class SMC(eqx.Module):
     threshold: ScalarLike = 1.0
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
+    cross_fit: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
@@ -79,7 +82,7 @@ class SMC(eqx.Module):
 
     @property
     def population(self) -> Population:
-        return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, cross_fit=True)
+        return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit)
 
     def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""

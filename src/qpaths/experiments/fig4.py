@@ -236,4 +236,5 @@ EXPERIMENT = Experiment(
     claims=_claims,
     num_seeds=16,
     smoke_seeds=3,
+    version=2,
 )

@@ -177,4 +177,5 @@ EXPERIMENT = Experiment(
     claims=_claims,
     num_seeds=10,
     smoke_seeds=2,
+    version=2,
 )

@@ -316,5 +316,5 @@ EXPERIMENT = Experiment(
     claims=_claims,
     num_seeds=10,
     smoke_seeds=3,
-    version=2,
+    version=3,
 )
