@@ -1,4 +1,4 @@
-"""HMC transitions per second on the paper's decoder: this library, a fused kernel, and PyTorch, beside the matrix rate.
+"""HMC transitions per second on the paper's decoder: this library and PyTorch, beside the matrix rate.
 
     python benchmarks/gpu.py [--model WEIGHTS] [--images 2500] [--chains 10] [--distributions 101] [--out FILE.json]
 
@@ -19,13 +19,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch_hmc
-from fused import Config, FusedDecoder
 
 import qpaths as qp
 from qpaths.models import VAE, Problem, evaluate_bounds, evaluate_lower, load_vae, low_precision, simulate
 from qpaths.models.vae import arrays_of
 
-LEAPFROG, STEP_SIZE = 10, 0.1
+LEAPFROG, STEP_SIZE, Q = 10, 0.1, 0.997
 KERNEL = qp.HMC(1, LEAPFROG, step_size=STEP_SIZE, preconditioner="none")
 PRECISIONS = {"float32": "highest", "TF32": "tensorfloat32"}
 
@@ -97,70 +96,24 @@ class Benchmark:
         self.save()
         print(f"{name}: {rate / 1e6:.3f} million transitions/s, {flops / 1e12:.1f} TFLOP/s", flush=True)
 
-    def library(self, name, decoder, precision, guide=None):
+    def library(self, name, precision, guide=None):
         algorithm = qp.AIS(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
-        problem = Problem(decoder, q=0.997, guide=guide)
+        for q in (None, Q):
+            problem = Problem(self.decoder, q=q, guide=guide)
 
-        def run():
-            with jax.default_matmul_precision(precision):
-                return evaluate_lower(problem, self.x, algorithm, key=jax.random.key(2))
+            def run():
+                with jax.default_matmul_precision(precision):
+                    return evaluate_lower(problem, self.x, algorithm, key=jax.random.key(2))  # noqa: B023
 
-        self.attempt(name, lambda: median_seconds(run, self.arguments.rounds))
+            path = "geometric" if q is None else f"q = {q}"
+            self.attempt(f"qpaths AIS, {name}, {path}", lambda: median_seconds(run, self.arguments.rounds))
 
-    def kernel_alone(self, name, decoder, precision):
-        """Transitions at one beta, without weights, statistics and keys of the annealing loop around them."""
-        chains, num = self.arguments.chains, self.arguments.distributions - 1
-
-        def of_image(x, key):
-            path = Problem(decoder)(x)
-            flat = qp.kernels.base.FlatPath(path, lambda z: z)
-
-            def chain(key):
-                particle = flat.particle(path.sample_base(key), with_slopes=True)
-                params = qp.kernels.gradient.LeapfrogParams(jnp.ones_like(particle.position), jnp.float32(STEP_SIZE))
-
-                def step(particle, i):
-                    return KERNEL.move(flat, 0.5, particle, jax.random.fold_in(key, i), params)[0], None
-
-                return jax.lax.scan(step, particle, jnp.arange(num))[0].position
-
-            return jax.vmap(chain)(jax.random.split(key, chains))
-
-        compiled = jax.jit(jax.vmap(of_image))
-        keys = jax.random.split(jax.random.key(3), self.arguments.images)
-
-        def run():
-            with jax.default_matmul_precision(precision):
-                jax.block_until_ready(compiled(self.x, keys))
-
-        self.attempt(name, lambda: median_seconds(run, self.arguments.rounds))
-
-    def check(self, name, decoder):
-        """Relative errors of log likelihoods and gradients at fresh points, against float32 products."""
-        z = jax.random.normal(jax.random.key(5), (self.x.shape[0], self.arguments.chains, decoder.num_latent))
-
-        def evaluate(decoder):
-            def of_image(z, x):
-                return jax.vmap(jax.value_and_grad(lambda z: decoder.log_likelihood(z, x)))(z)
-
-            return jax.jit(jax.vmap(of_image))(z, self.x)
-
-        try:
-            found = evaluate(decoder)
-            with jax.default_matmul_precision("highest"):
-                wanted = evaluate(self.decoder)
-        except Exception as error:
-            print(f"check, {name}: {type(error).__name__}: {str(error)[:300]}")
-            return
-        errors = [float(jnp.linalg.norm(a - b) / jnp.linalg.norm(b)) for a, b in zip(found, wanted, strict=True)]
-        print(f"check, {name}: relative error of values {errors[0]:.1e}, of gradients {errors[1]:.1e}", flush=True)
-
-    def bounds_of(self, name, decoder, precision, guide=None):
+    def bounds_of(self, name, precision, guide=None):
         """Bidirectional bounds with one key, to be compared between precisions."""
         algorithm = qp.BDMC(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
         try:
             with jax.default_matmul_precision(precision):
-                problem = Problem(decoder, q=0.997, guide=guide)
+                problem = Problem(self.decoder, q=Q, guide=guide)
                 found = evaluate_bounds(problem, self.x, self.z, algorithm, key=jax.random.key(4))
         except Exception as error:
             print(f"bounds, {name}: {type(error).__name__}: {str(error)[:300]}")
@@ -198,41 +151,21 @@ class Benchmark:
         return "\n".join(lines)
 
 
-def fused_configs(quick):
-    if quick:
-        return [Config(16, 4, 1, "tf32")]
-    shapes = {"tf32": [(64, 4, 2), (64, 8, 2), (128, 8, 1)], "bf16": [(64, 4, 2), (128, 8, 2)]}
-    return [Config(*shape, precision) for precision in shapes for shape in shapes[precision]]
-
-
 def plain(benchmark):
     for name, precision in PRECISIONS.items():
-        benchmark.library(f"qpaths AIS, {name}", benchmark.decoder, precision)
-        benchmark.kernel_alone(f"qpaths HMC alone, {name}", benchmark.decoder, precision)
-        benchmark.bounds_of(name, benchmark.decoder, precision)
+        benchmark.library(name, precision)
+        benchmark.bounds_of(name, precision)
 
 
 def guided(benchmark):
     guide = low_precision(benchmark.decoder)
     for name, precision in PRECISIONS.items():
         name = f"{name}, bfloat16 guide"
-        benchmark.library(f"qpaths AIS, {name}", benchmark.decoder, precision, guide)
-        benchmark.bounds_of(name, benchmark.decoder, precision, guide)
+        benchmark.library(name, precision, guide)
+        benchmark.bounds_of(name, precision, guide)
 
 
-def fused(benchmark):
-    decoders = {str(c): FusedDecoder.of(benchmark.decoder, c) for c in fused_configs(benchmark.arguments.quick)}
-    for name, decoder in decoders.items():
-        benchmark.check(name, decoder)
-        benchmark.library(name, decoder, "tensorfloat32")
-    speeds = {row["name"]: row["transitions_per_s"] for row in benchmark.rows if "error" not in row}
-    for kind in ("tf32", "bf16"):
-        best = max((name for name in decoders if kind in name and name in speeds), default=None, key=speeds.get)
-        if best:
-            benchmark.bounds_of(best, decoders[best], "tensorfloat32")
-
-
-SECTIONS = {"plain": plain, "guided": guided, "fused": fused, "pytorch": lambda benchmark: benchmark.pytorch()}
+SECTIONS = {"plain": plain, "guided": guided, "pytorch": lambda benchmark: benchmark.pytorch()}
 
 
 def parse():
@@ -244,7 +177,6 @@ def parse():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--matrix", type=int, default=8192, help="size of the matrices whose product is timed")
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS))
-    parser.add_argument("--quick", action="store_true", help="one fused variant only")
     parser.add_argument("--out", type=Path, help="JSON file for all that was measured")
     return parser.parse_args()
 

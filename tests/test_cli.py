@@ -1,6 +1,7 @@
 """The command line, as a user calls it."""
 
 import resource
+import runpy
 import subprocess
 import sys
 
@@ -15,6 +16,14 @@ from qpaths.experiments.store import Store
 
 def _call(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_the_package_runs_as_the_command(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["qpaths", "list"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module("qpaths", run_name="__main__")
+    assert ended.value.code == 0
+    assert "table1" in capsys.readouterr().out
 
 
 def test_demo_compares_three_paths(tmp_path):

@@ -70,26 +70,39 @@ def test_settings_for_many_problems_bring_their_bounds_together(key):
     assert gap(shared.schedule, shared.kernel) < 0.5 * gap(plain, shared.kernel)
 
 
-def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptance():
+def _settings(preconditioner):
     betas = jnp.linspace(0.0, 1.0, 11)
-    kernel = qp.HMC(1, 3, preconditioner="none")
     params = qp.kernels.gradient.LeapfrogParams(jnp.ones((11, 2)), jnp.full(11, 0.5))
-    settings = Settings(jnp.zeros(()), betas, qp.FrozenKernel(kernel, betas, params), 0.9)
+    kernel = qp.HMC(1, 3, preconditioner=preconditioner)
+    return Settings(jnp.zeros(()), betas, qp.FrozenKernel(kernel, betas, params), 0.9)
+
+
+def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptance():
+    settings = _settings("none")
     variance = np.where(np.arange(10) < 5, 9.0, 1.0)
     acceptance = np.where(np.arange(10) < 5, 0.99, 0.3)
-    measured = Measured(np.zeros((1, 8)), acceptance, np.zeros(10), variance, None)
+    measured = Measured(np.zeros((1, 8)), acceptance, np.zeros(10), variance, np.ones((10, 2)), None)
     better = improve(settings, measured, 1.0)
     assert np.sum(np.asarray(better.betas) <= 0.5) == 8  # three quarters of the length lie in the first half
     steps = np.asarray(better.kernel.params.step_size)
     assert steps[0] > 0.5 > steps[-1]
 
 
+def test_coordinates_get_their_scale_relative_to_the_narrowest_where_the_kernel_has_one():
+    spread = np.stack([np.linspace(1.0, 0.01, 10), np.full(10, 4.0)], axis=1)
+    measured = Measured(np.zeros((1, 8)), np.full(10, 0.9), np.zeros(10), np.ones(10), spread, None)
+    scale = np.asarray(improve(_settings("diagonal"), measured, 1.0).kernel.params.scale)
+    np.testing.assert_allclose(scale[:, 0], 1.0)
+    np.testing.assert_allclose(scale[[0, -1], 1], [2.0, 20.0], rtol=1e-6)
+    np.testing.assert_array_equal(improve(_settings("none"), measured, 1.0).kernel.params.scale, np.ones((11, 2)))
+
+
 def test_a_sampler_that_misses_mass_is_not_the_best():
     """All its chains agree, on too little: a small spread alone must not win."""
     rng = np.random.default_rng(0)
     settings = None
-    honest = Measured(rng.normal(0.0, 1.0, (4, 8)), *(np.zeros(3),) * 3, None)
-    missing = Measured(rng.normal(-9.0, 0.1, (4, 8)), *(np.zeros(3),) * 3, None)
+    honest = Measured(rng.normal(0.0, 1.0, (4, 8)), *(np.zeros(3),) * 3, np.ones((3, 2)), None)
+    missing = Measured(rng.normal(-9.0, 0.1, (4, 8)), *(np.zeros(3),) * 3, np.ones((3, 2)), None)
     trials = [Trial(settings, missing), Trial(settings, honest)]
     assert missing.shortfall < honest.shortfall
     assert best_of(trials).measured is honest
@@ -102,6 +115,8 @@ def test_another_q_starts_where_the_path_was(key):
     pilot = run_pilot(path_of(MEANS[0]), qp.FixedSchedule(betas), qp.HMC(1, 3), 64, key=key)
     settings = Settings(jnp.zeros(()), betas, pilot.kernel, 0.9)
     measured = measure(group, settings, key)
+    variance = 1 / (1 - betas[1:] + betas[1:] / WIDTH**2)
+    np.testing.assert_allclose(np.log(measured.spread), np.log(variance)[:, None].repeat(2, 1), atol=1.2)
     other = with_q(settings, measured, 0.01)
     assert float(other.delta) == 0.01
     assert (np.diff(other.betas) > 0).all()

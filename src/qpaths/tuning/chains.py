@@ -58,6 +58,8 @@ class Measured(NamedTuple):
     """Mean log increment of the weights."""
     variance: Float[np.ndarray, " groups"]
     """Of the log increment of each group of neighbouring steps, over the chains of a problem."""
+    spread: Float[np.ndarray, "groups d"]
+    """Of each coordinate, over the chains of a problem: its mean variance in a group."""
     discrepancy: Float[np.ndarray, " groups"] | None
     """Forward-reverse discrepancy of each group, where there are exact draws from the targets; they sum to the gap."""
 
@@ -135,17 +137,19 @@ def _measure(
 
         def step(state: State, _: None) -> tuple[State, Any]:
             state, row = annealing.step(state)
-            return state, (row["acceptance"], row["increment"], state.log_weights)
+            spread = jnp.var(state.particles.position, axis=0, ddof=1)
+            return state, (row["acceptance"], row["increment"], state.log_weights, spread)
 
-        _, (acceptance, increment, log_weights) = jax.lax.scan(step, state, None, length=betas.size - 1)
+        _, (acceptance, increment, log_weights, spread) = jax.lax.scan(step, state, None, length=betas.size - 1)
         groups = jnp.diff(log_weights[ends], axis=0, prepend=jnp.zeros((1, num_chains), log_weights.dtype))
         variance = jnp.var(groups, axis=1, ddof=1)
+        found = log_weights[-1], acceptance, increment, variance, spread[ends]
         if target_sample is None:
-            return log_weights[-1], acceptance, increment, variance, None
+            return *found, None
         reverse = BDMC(num_chains, schedule, kernel).reverse(path, target_sample, key=key)
         # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
         lost = jnp.cumsum(-(increment + reverse.stats["increment"][::-1]))[ends]
-        return log_weights[-1], acceptance, increment, variance, jnp.diff(lost, prepend=0.0)
+        return *found, jnp.diff(lost, prepend=0.0)
 
     log_weights, *rest = jax.vmap(one)(data, target_samples, keys)
     rest = [None if values is None else jnp.mean(values, axis=0) for values in rest]
@@ -158,7 +162,7 @@ def _ends(num_steps: int) -> np.ndarray:
 
 
 def improve(settings: Settings, measured: Measured, gain: float) -> Settings:
-    """Step sizes nearer to the wanted acceptance, and betas at equal costs.
+    """Step sizes nearer to the wanted acceptance, a scale for each coordinate, and betas at equal costs.
 
     The cost of a group of steps is the variance of its log increment, which sees how slowly the chains follow; where
     the forward-reverse discrepancy was measured and exceeds it beyond noise, that counts. (For chains that keep up the
@@ -177,8 +181,14 @@ def improve(settings: Settings, measured: Measured, gain: float) -> Settings:
     old = settings.kernel.params.step_size
     steps = old * jnp.exp(gain * jnp.asarray(np.concatenate([error[:1], error])))
     step_size = jnp.exp(jnp.interp(betas, settings.betas, jnp.log(steps))).astype(old.dtype)
-    kernel = settings.kernel.at(betas)
-    kernel = FrozenKernel(kernel.kernel, betas, kernel.params._replace(step_size=step_size))
+    params = settings.kernel.at(betas).params._replace(step_size=step_size)
+    if settings.kernel.kernel.preconditioner == "diagonal":  # type: ignore[attr-defined]
+        # Relative to the narrowest coordinate, which bounds the step size: that need not change with the others.
+        scale = np.sqrt(measured.spread / np.min(measured.spread, axis=1, keepdims=True))
+        scale = np.where(np.isfinite(scale), scale, 1.0)
+        scale = [np.interp(betas, settings.betas[ends + 1], coordinate) for coordinate in scale.T]
+        params = params._replace(scale=jnp.asarray(np.stack(scale, axis=1), old.dtype))
+    kernel = FrozenKernel(settings.kernel.kernel, betas, params)
     return Settings(settings.delta, betas, kernel, settings.target_acceptance)
 
 

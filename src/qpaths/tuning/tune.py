@@ -156,7 +156,8 @@ def _tune_chains(
     delta: float | None,
     search: Search,
 ) -> Tuned:
-    kernel = HMC(num_leapfrog=5, preconditioner="dense" if problems is None else "none") if kernel is None else kernel
+    if kernel is None:
+        kernel = HMC(num_leapfrog=5, preconditioner="dense" if problems is None else "diagonal")
     if not isinstance(kernel, HMC):
         raise TypeError(f"`kernel` must be HMC where `num_gradients` is given, got {type(kernel).__name__}.")
     if num_gradients < 16:

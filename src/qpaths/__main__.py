@@ -1,0 +1,5 @@
+"""`python -m qpaths` is the command `qpaths`."""
+
+from .cli import main
+
+main()
