@@ -10,8 +10,11 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths._numerics import log_mean_exp
+from qpaths.endpoints import posterior_path, probe
+from qpaths.evidence import Limits, _ending
 from qpaths.islands import Balance, Islands, balance
-from qpaths.results import Status
+from qpaths.results import NumEvaluations, Status
+from qpaths.tuning import Tuned
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 BUDGET = 80_000
@@ -22,6 +25,12 @@ def log_likelihood(x, data=1.0):
 
 
 EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
+
+
+def _islands(log_evidence, se):
+    num = len(log_evidence)
+    stats = {"increment_variance": np.zeros((num, 1)), "length": np.zeros((num, 1))}
+    return Islands(np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4)), stats)
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +76,9 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
     assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
         qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
+    other = {**model, "log_likelihood": lambda x: log_likelihood(x) - 1.0}
+    with pytest.raises(ValueError, match="belongs to other densities"):
+        qp.evidence(**other, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
 
 
 def test_interrupt_returns_what_there_is(model, result, monkeypatch):
@@ -108,11 +120,19 @@ def test_target_40_standard_deviations_away_has_an_honest_error_bar():
 
 
 def test_certificate_on_simulated_data(model):
+    simulated = []
+
     def simulate(key, x):
-        return x + 0.5 * jax.random.normal(key, x.shape)
+        simulated.append(x + 0.5 * jax.random.normal(key, x.shape))
+        return simulated[-1]
 
     found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(0), budget=BUDGET)
-    assert "certificate: on data simulated from the prior the log evidence lies between" in found.verdict
+    assert found.num_evaluations.cost > BUDGET  # the certificate comes on top
+    words = found.verdict.split("on data simulated from the prior the log evidence lies between ")[1].split()
+    lower, lower_se, upper, upper_se = (float(words[i].strip(",")) for i in (0, 2, 4, 6))
+    exact = float(jnp.sum(norm.logpdf(simulated[0], 0.0, 1.25**0.5)))
+    assert lower - 4 * lower_se < exact < upper + 4 * upper_se
+    assert upper - lower < 1.0
     with pytest.raises(ValueError, match="`simulate` needs"):
         qp.evidence(**model, simulate=simulate, key=jax.random.key(0))
 
@@ -125,7 +145,35 @@ def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
     messages = " ".join(str(warning.message) for warning in caught)
     assert "does not integrate to 1 but to exp(1.0" in messages
     assert "the likelihood is constant" in messages
+    assert "does not integrate to 1" in found.verdict
+    assert "likelihood is constant" in found.verdict
     np.testing.assert_allclose(found.log_evidence, 0.0, atol=0.05)
+
+
+def test_probe_of_endpoints_in_single_precision(key):
+    prior = qp.MultivariateNormal(jnp.zeros(2, jnp.float32), jnp.eye(2, dtype=jnp.float32))
+    constant = probe(posterior_path(prior, lambda x, _: jnp.float32(-3.1), None), key)
+    assert constant.is_normalised
+    assert ["likelihood is constant, 0.0450492" in finding.what for finding in constant.findings] == [True]
+    assert not probe(posterior_path(prior, lambda x, _: 1e-3 * x[0], None), key).findings
+    shifted = qp.Density(lambda x: prior.log_prob(x) - 0.1, prior.sample)
+    assert not probe(posterior_path(shifted, lambda x, _: x[0], None), key).is_normalised
+
+
+def test_a_wanted_error_that_would_take_for_ever_ends_the_run():
+    betas = jnp.array([0.0, 1.0])
+    kernel = qp.FrozenKernel(qp.RandomWalk(1), betas, jnp.ones((2, 2, 2)))
+    spent = NumEvaluations(0, 0, 0, 1_000_000)
+    tuned = Tuned(qp.GeometricPath(BASE, BASE), qp.FixedSchedule(betas), kernel, 1.0, (), (), spent)
+
+    def ending(num_islands, error, budget=np.inf):
+        islands = _islands(np.zeros(num_islands), error * num_islands**0.5)
+        return _ending(islands, Limits(budget, np.inf, 0.01), spent, tuned, 1000, 1.0)
+
+    assert "short of what was wanted. A standard error of 0.01 would take about 200,000,000" in ending(32, 0.1)
+    assert ending(8, 0.1) == ""  # too early to tell
+    assert ending(32, 0.05) == ""
+    assert ending(32, 0.1, budget=1e12) == ""
 
 
 def test_scores_of_draws_that_miss_a_side_do_not_balance():
@@ -166,15 +214,11 @@ def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
 
 
 def test_pooled_error_is_the_larger_view():
-    def islands(log_evidence, se):
-        stats = {"increment_variance": np.zeros((8, 1)), "length": np.zeros((8, 1))}
-        return Islands(np.asarray(log_evidence), np.full(8, se), np.zeros((8, 4, 1)), np.zeros((8, 4)), stats)
-
     spread = np.linspace(-0.7, 0.7, 8)
-    assert islands(spread, 0.01).pooled[1] > 0.15
-    assert islands(spread, 0.01).disagreement > 0.999
-    np.testing.assert_allclose(islands(np.zeros(8), 0.4).pooled[1], 0.4 / 8**0.5)
-    far = islands(np.zeros(8), 0.4)
+    assert _islands(spread, 0.01).pooled[1] > 0.15
+    assert _islands(spread, 0.01).disagreement > 0.999
+    np.testing.assert_allclose(_islands(np.zeros(8), 0.4).pooled[1], 0.4 / 8**0.5)
+    far = _islands(np.zeros(8), 0.4)
     far.stats["increment_variance"][:] = 400.0
     far.stats["length"][:] = 3.0
     assert far.pooled[1] > 50
@@ -199,3 +243,7 @@ def test_bad_input(model):
         qp.evidence(**broken, key=key, budget=BUDGET)
     with pytest.raises(FileNotFoundError, match="a folder that does not exist"):
         qp.evidence(**model, key=key, checkpoint="/no/such/folder/file.npz")
+    with pytest.raises(IsADirectoryError, match="`checkpoint` must be a file"):
+        qp.evidence(**model, key=key, checkpoint="/")
+    with pytest.raises(TypeError, match="must take a point and the data"):
+        qp.evidence(**{**model, "log_likelihood": lambda x: -x[0]}, data=1.0, key=key)

@@ -31,6 +31,7 @@ LAYERS = [
     ["tuning"],
     ["islands"],
     ["verdict"],
+    ["endpoints"],
     ["evidence"],
     ["testing"],
     ["plotting", "adapters", "models"],

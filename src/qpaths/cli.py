@@ -34,7 +34,7 @@ class _Commands(TyperGroup):
                 _complain(str(error), code=2)
             _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
         except KeyboardInterrupt:
-            _complain("interrupted; finished runs are stored, and the same command goes on from there.", code=130)
+            _complain("interrupted; what was finished is stored, and the same command goes on from there.", code=130)
 
 
 def _complain(message: str, code: int) -> NoReturn:
@@ -159,8 +159,12 @@ def evidence(
     model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="Defines log_prior, log_likelihood, sample_prior.")],
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this time, once the pilots are done.")] = None,
     standard_error: Annotated[float | None, typer.Option(help="Stop at this standard error.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder for the result and the picture.")] = Path("out"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the result and the picture.", show_default="out/MODEL"),
+    ] = None,
 ) -> None:
     """Compute the log evidence of your own model.
 
@@ -172,7 +176,8 @@ def evidence(
     mpl.use("Agg")
     from .model_file import run_model_file
 
-    run_model_file(model, seed=seed, budget=budget, standard_error=standard_error, folder=out)
+    limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}
+    run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem)
 
 
 def main() -> None:

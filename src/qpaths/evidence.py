@@ -14,21 +14,22 @@ import numpy as np
 from . import storage
 from ._types import Point, PRNGKey
 from .algorithms import BDMC, SMC
-from .algorithms.checkpoint import check_folder, check_settings, describe_all
-from .algorithms.checks import CollapsedError, check_parts, draw_points, example_of
+from .algorithms.checkpoint import check_features, check_folder, check_settings, describe_all
+from .algorithms.checks import CollapsedError, check_parts, example_of
 from .algorithms.progress import Show, display
-from .densities import Density, DensityLike, as_density, evaluate
+from .endpoints import Probe, model_path, posterior_path, probe
 from .islands import NUM_ISLANDS, Balance, Islands, balance, run_islands
 from .kernels import HMC, AbstractKernel
-from .paths import AbstractPath, GeometricPath
+from .paths import AbstractPath
 from .results import NumEvaluations, Result, Status
 from .tuning import Tuned, tune
-from .tuning.reference import log_mass
 from .tuning.store import from_tree, to_tree
 from .verdict import findings, verdict
 
 _BUDGET, _STANDARD_ERROR = 1_000_000, 0.005
 _SMALLEST_BUDGET = 20_000
+_CEILING = 100 * _BUDGET
+"""Evaluations that a wanted standard error may come to cost where nothing else limits the run."""
 _BATCHES, _PARTICLES, _FEWEST = 4, 500, 200
 """Batches of islands that a budget should have room for, and particles of an island: the most, and the fewest for which
 several batches are better than one."""
@@ -69,9 +70,10 @@ def evidence(
     evidence is unbiased.
 
     `budget` counts evaluations of the target, a gradient as two, pilots included; `seconds` is another limit, and
-    `standard_error` what is good enough. By default a million evaluations, or an error of 0.005. `kernel` is HMC unless
-    given. With `simulate(key, x)`, which draws data given a point, the same procedure runs on simulated data, where
-    bidirectional Monte Carlo bounds its error from both sides.
+    `standard_error` what is good enough. By default a million evaluations, or an error of 0.005; with a wanted error
+    alone, no limit unless it would take more than a hundred million. `kernel` is HMC unless given. `reference=False`
+    always anneals from the base. With `simulate(key, x)`, which draws data given a point, the same procedure runs on
+    simulated data, beside the budget, where bidirectional Monte Carlo bounds its error from both sides.
 
     With `checkpoint` what there is goes to that file after the pilots and each batch of islands, and the same call goes
     on from it. Ctrl-C returns what the finished batches say, with `status` UNFINISHED. `progress` shows the batches on
@@ -81,16 +83,21 @@ def evidence(
     unreliable is also a warning.
     """
     limits = _limits(budget, seconds, standard_error)
-    path, likelihood = _model(base, target, log_prior, log_likelihood, sample_prior, data)
-    if simulate is not None and data is None:
+    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data)
+    if simulate is not None and (data is None or likelihood is None):
         raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_parts(kernel)
     example = example_of(path, key)
     tune_key, run_key, check_key, certificate_key = jax.random.split(key, 4)
-    _check_base(path, check_key)
+    seen = probe(path, check_key)
+    for finding in seen.findings:
+        warnings.warn(f"evidence: {finding}", stacklevel=2)
+    # A share of a base that is not normalised would make the reference neither one nor the other.
+    reference = reference and seen.is_normalised
+    simulated = None if simulate is None else _simulated(path, likelihood, simulate, certificate_key)
     started = time.monotonic()
-    file = _File(checkpoint, path, kernel, example, key)
+    file = _File(checkpoint, path, kernel, example, key, seen)
     with display(progress) as show:
         state = file.read()
         if state is None:
@@ -101,11 +108,12 @@ def evidence(
                 return _nothing_found(example, error)
             state = _State(tuned, None, 0)
             file.write(state)
-        certificate = ""
-        if simulate is not None:
+        certificate, certificate_cost = "", NumEvaluations(0, 0, 0, 0)
+        if simulated is not None:
             show("bounds on simulated data", None)
-            certificate = _certify(path, likelihood, simulate, _finite(limits.budget), kernel, certificate_key)
+            certificate, certificate_cost = _certify(*simulated, _finite(limits.budget), kernel, certificate_key)
         islands, num_evaluations, status, ending = _run(state, limits, started, run_key, file, show)
+        num_evaluations += certificate_cost
     scores = Balance(0.0, 1.0)
     if kernel.with_slopes:
         num_draws = _num_balanced(limits)
@@ -116,7 +124,7 @@ def evidence(
         warnings.warn(f"evidence: {finding}", stacklevel=2)
     if budget is not None and standard_error is not None and islands.pooled[1] > standard_error:
         warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {ending}", stacklevel=2)
-    text = verdict(state.tuned, ending, found, certificate)
+    text = verdict(state.tuned, ending, seen.findings + found, certificate)
     return islands.result(state.tuned.schedule.betas, scores.error, num_evaluations, status, text)
 
 
@@ -131,9 +139,18 @@ class _State(NamedTuple):
 class _File:
     """The file from which an interrupted call goes on, where there is one."""
 
-    def __init__(self, name: Any, path: AbstractPath[Any], kernel: AbstractKernel[Any], example: Point, key: PRNGKey):
+    def __init__(
+        self,
+        name: Any,
+        path: AbstractPath[Any],
+        kernel: AbstractKernel[Any],
+        example: Point,
+        key: PRNGKey,
+        seen: Probe,
+    ):
         self.name = name
         self.parts = path, kernel, example
+        self.features = dict(jax.tree.map(np.asarray, seen.features._asdict()))
         if name is not None:
             check_folder(name)
             self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
@@ -143,6 +160,7 @@ class _File:
             return None
         _, notes, tree = storage.read(self.name, ("evidence",))
         check_settings(self.name, notes["settings"], self.settings)
+        check_features(self.name, tree["features"], self.features)
         islands = None if tree["islands"] is None else Islands(**tree["islands"])
         return _State(from_tree(notes["tuned"], tree["tuned"], *self.parts), islands, notes["num_batches"])
 
@@ -154,7 +172,7 @@ class _File:
                 self.name,
                 "evidence",
                 {"settings": self.settings, "tuned": notes, "num_batches": state.num_batches},
-                {"tuned": arrays, "islands": islands},
+                {"tuned": arrays, "islands": islands, "features": self.features},
             )
 
 
@@ -179,67 +197,6 @@ def _finite(budget: float) -> int:
 def _num_balanced(limits: Limits) -> int:
     """Draws at which the scores are looked at in the end."""
     return min(4096, _finite(limits.budget) // 50)
-
-
-def _model(
-    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any
-) -> tuple[AbstractPath[Any], Any]:
-    """The geometric path of the model, and its likelihood as a function of a point and data."""
-    parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "sample_prior": sample_prior}
-    given = [name for name, part in parts.items() if part is not None]
-    if base is not None or target is not None:
-        if base is None or target is None or given:
-            raise ValueError(
-                "give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
-                + ", ".join(
-                    [*(["base"] if base is not None else []), *(["target"] if target is not None else []), *given]
-                )
-                + "."
-            )
-        return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
-    missing = [name for name in parts if name not in given]
-    if missing:
-        raise ValueError(
-            f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
-        )
-    prior = Density(log_prior, sample_prior)
-    likelihood = log_likelihood if data is not None else lambda x, _: log_likelihood(x)
-    return _path_of(prior, likelihood, data), likelihood
-
-
-def _path_of(prior: DensityLike, likelihood: Any, data: Any) -> AbstractPath[Any]:
-    """From the prior to prior times likelihood; data are arrays of the target, not part of the compiled program."""
-    return GeometricPath(
-        prior, Density(jax.tree_util.Partial(_log_joint, prior, jax.tree_util.Partial(likelihood), data))
-    )
-
-
-def _log_joint(prior: DensityLike, likelihood: Any, data: Any, x: Point) -> Any:
-    log_prior = evaluate(prior, x, "log_prior")
-    log_likelihood = evaluate(Density(lambda x: likelihood(x, data)), x, "log_likelihood")
-    # Outside the prior's support the likelihood need not be defined.
-    return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
-
-
-def _check_base(path: AbstractPath[Any], key: PRNGKey) -> None:
-    """Warn where the base is visibly not normalised, or the target a multiple of it."""
-    points = draw_points(path, key, 1000)
-    mass = log_mass(path.base, points, key=jax.random.fold_in(key, 1))
-    if mass is not None and abs(mass[0]) > max(5 * mass[1], 0.02):
-        warnings.warn(
-            f"evidence: the base (prior) does not integrate to 1 but to exp({mass[0]:.3f} +- {mass[1]:.3f}), judged by "
-            f"importance sampling: the log evidence is shifted by as much. Normalise its log density.",
-            stacklevel=3,
-        )
-    few = jax.tree.map(lambda leaf: leaf[:64], points)
-    features = jax.jit(jax.vmap(lambda x: path.features(x)))(few)
-    ratios = np.asarray(features.log_target - features.log_base)
-    if np.isfinite(ratios).all() and np.ptp(ratios) <= 1e-12 * np.abs(ratios).max():
-        warnings.warn(
-            f"evidence: the likelihood is constant, {np.exp(ratios[0]):.6g} at all of 64 draws from the prior: the "
-            f"posterior is the prior. Does the likelihood use its argument?",
-            stacklevel=3,
-        )
 
 
 def _run(
@@ -284,6 +241,10 @@ def _ending(
         return f"stopped where the budget was spent, after {cost}." + _short_of(error, limits, spent)
     if seconds > limits.seconds:
         return f"stopped after {limits.seconds:g} seconds and {cost}." + _short_of(error, limits, spent)
+    endless = math.isinf(limits.budget) and math.isinf(limits.seconds)
+    if endless and islands.log_evidence.size >= _BATCHES * NUM_ISLANDS and _needed(error, limits, spent) > _CEILING:
+        advice = " Give a `budget` or `seconds` to go on nevertheless."
+        return f"stopped, after {cost}, short of what was wanted." + _short_of(error, limits, spent) + advice
     return ""
 
 
@@ -291,8 +252,12 @@ def _short_of(error: float, limits: Limits, spent: NumEvaluations) -> str:
     """What the wanted standard error would have cost."""
     if not limits.standard_error > 0 or not np.isfinite(error):
         return ""
-    needed = spent.cost * (error / limits.standard_error) ** 2
-    return f" A standard error of {limits.standard_error:g} would take about {needed:,.0f}."
+    return f" A standard error of {limits.standard_error:g} would take about {_needed(error, limits, spent):,.0f}."
+
+
+def _needed(error: float, limits: Limits, spent: NumEvaluations) -> float:
+    """Evaluations for the wanted standard error, which falls with their square root."""
+    return spent.cost * (error / limits.standard_error) ** 2
 
 
 def _particles(tuned: Tuned, left: int) -> int:
@@ -302,20 +267,30 @@ def _particles(tuned: Tuned, left: int) -> int:
     return max(4, int(several if several >= _FEWEST else min(total, _FEWEST)))
 
 
-def _certify(
-    path: AbstractPath[Any], likelihood: Any, simulate: Any, budget: int, kernel: AbstractKernel[Any], key: PRNGKey
-) -> str:
-    """Bounds of bidirectional Monte Carlo for data simulated from the prior, by the same procedure."""
-    point_key, data_key, tune_key, run_key = jax.random.split(key, 4)
+def _simulated(
+    path: AbstractPath[Any], likelihood: Any, simulate: Any, key: PRNGKey
+) -> tuple[AbstractPath[Any], Point]:
+    """The path for data simulated from the prior, and the point that they came from: an exact draw of the posterior."""
+    point_key, data_key = jax.random.split(key)
     truth = path.sample_base(point_key)
-    simulated = _path_of(path.base, likelihood, simulate(data_key, truth))
+    simulated = posterior_path(path.base, likelihood, simulate(data_key, truth))
+    example_of(simulated, key)  # which says what does not fit, before anything long
+    return simulated, truth
+
+
+def _certify(
+    simulated: AbstractPath[Any], truth: Point, budget: int, kernel: AbstractKernel[Any], key: PRNGKey
+) -> tuple[str, NumEvaluations]:
+    """Bounds of bidirectional Monte Carlo by the same procedure, and what they cost beside the budget."""
+    tune_key, run_key = jax.random.split(jax.random.fold_in(key, 1))
     settings = tune(simulated, key=tune_key, budget=budget, kernel=kernel)
     bounds = BDMC(64, settings.schedule, settings.kernel).run(settings.path, truth, key=run_key)
-    return (
+    text = (
         f"on data simulated from the prior the log evidence lies between {float(bounds.lower):.3f} +- "
         f"{float(bounds.lower_se):.3f} and {float(bounds.upper):.3f} +- {float(bounds.upper_se):.3f}, a gap of "
         f"{float(bounds.gap):.3f} nats for single chains of the same procedure"
     )
+    return text, settings.num_evaluations + bounds.forward.num_evaluations + bounds.reverse.num_evaluations
 
 
 def _nothing_found(example: Point, error: Exception) -> Result:

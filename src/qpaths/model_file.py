@@ -14,15 +14,14 @@ from .results import Result
 _NAMES = ("log_prior", "log_likelihood", "sample_prior")
 
 
-def run_model_file(model: Path, *, seed: int, budget: int | None, standard_error: float | None, folder: Path) -> Result:
+def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path) -> Result:
     """Run `qpaths.evidence` on the file's model; print the summary, save the result and a picture in the folder."""
     parts = load_model(model)
     folder.mkdir(parents=True, exist_ok=True)
     result = evidence(
         **parts,
         key=jax.random.key(seed),
-        budget=budget,
-        standard_error=standard_error,
+        **limits,
         checkpoint=folder / "checkpoint.npz",
         progress=True,
     )

@@ -42,6 +42,8 @@ def describe_all(parts: dict[str, Any]) -> dict[str, str]:
 
 def check_folder(path: str | os.PathLike[str]) -> None:
     """Raise before a run whose file could not be written, since the first stage may be hours away."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"`checkpoint` must be a file, got the folder {Path(path)}: give a name inside it.")
     if not Path(path).parent.is_dir():
         raise FileNotFoundError(f"`checkpoint` lies in a folder that does not exist: make {Path(path).parent} first.")
 
@@ -86,15 +88,21 @@ def check_densities(path: str | os.PathLike[str], annealing: Annealing, run: Run
     """Raise where the densities do not give at the first stored particle what they gave before."""
     stored = jax.tree.map(lambda leaf: np.asarray(leaf[0]), run.state.particles)
     now = annealing.flat.particle(jnp.asarray(stored.position), with_slopes=False).features
+    check_features(path, stored.features, now)
+
+
+def check_features(path: str | os.PathLike[str], stored: Any, now: Any) -> None:
+    """Raise where the densities at the same points are not what they were."""
 
     def close(a: Any, b: Any) -> bool:
         tolerance = float(jnp.finfo(a.dtype).eps) ** 0.5 if jnp.issubdtype(a.dtype, jnp.floating) else 0.0
         return np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
-    if not jax.tree.all(jax.tree.map(close, stored.features, now)):
+    if not jax.tree.all(jax.tree.map(close, stored, now)):
+        first = [jax.tree.map(lambda leaf: np.ravel(leaf)[0], features) for features in (now, stored)]
         raise ValueError(
-            f"`checkpoint` {os.fspath(path)} belongs to other densities: at a stored particle they give {now}, and "
-            f"then they gave {stored.features}. Give the same model and data, or another file."
+            f"`checkpoint` {os.fspath(path)} belongs to other densities: at a stored point they give {first[0]}, and "
+            f"then they gave {first[1]}. Give the same model and data, or another file."
         )
 
 
