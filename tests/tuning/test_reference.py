@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.tuning.reference import Reference, fit_reference, log_mass
+from qpaths.tuning.reference import Reference, fit_reference, log_mass, share_outside
 
 
 @pytest.fixture
@@ -98,3 +98,10 @@ def test_log_mass_sees_a_missing_constant(key):
     heavy = qp.MultivariateStudentT(1.0, jnp.zeros(3), jnp.eye(3))
     points = jax.vmap(heavy.sample)(jax.random.split(key, 1000))
     assert log_mass(heavy, points, key=key) is None
+
+
+def test_share_of_draws_beyond_a_hard_bound(key):
+    reference = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    half = qp.Density(lambda x: jnp.where(x[0] > 0, 0.0, -jnp.inf))
+    assert abs(share_outside(reference, half, 1000, key=key) - 0.5) < 5 * 0.5 / 1000**0.5
+    assert share_outside(reference, qp.Density(lambda x: -jnp.sum(x**2)), 1000, key=key) == 0

@@ -161,6 +161,16 @@ def _bimodality(values: Float[np.ndarray, " n"]) -> float:
     return float((skewness**2 + 1) / (np.mean(centred**4) / variance**2))
 
 
+def share_outside(reference: DensityLike, target: DensityLike, num: int, *, key: PRNGKey) -> float:
+    """Share of `num` draws from the reference at which the target has no mass: beyond a hard bound."""
+
+    @jax.jit
+    def is_outside(key: PRNGKey) -> Any:
+        return evaluate(target, draw(reference, key, "reference"), "target") == -jnp.inf
+
+    return float(jnp.mean(jax.vmap(is_outside)(jax.random.split(key, num))))
+
+
 def log_mass(density: DensityLike, points: Point, *, key: PRNGKey) -> tuple[float, float] | None:
     """Log of the integral of a density and its standard error, by importance sampling around draws from it.
 

@@ -21,12 +21,14 @@ from ..schedules import AdaptiveSchedule, FixedSchedule, respace
 from .chains import FIRST_ACCEPTANCE, Problems, Search, Settings, num_pilot_gradients, rough_settings, tune_chains
 from .choose import compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
-from .reference import Reference, fit_reference
+from .reference import Reference, fit_reference, share_outside
 
 _PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
+_PROBES, _MOST_OUTSIDE = 128, 0.25
+"""Draws from a fitted reference, and the share of them that may lie where the target has no mass."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
@@ -78,9 +80,9 @@ def tune(
 ) -> Tuned:
     """Choose reference, q, schedule and kernel for a run of `budget` evaluations, a gradient counted as two.
 
-    The pilots cost at most a quarter of the budget. The first anneals adaptively from the base. A Student-t
+    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals adaptively from the base. A Student-t
     distribution fitted to where it ends is the new base if the path from there is much shorter and finds no less mass,
-    and if the particles look like one mode without heavy tails (`reference=False` keeps the base). On a path that is
+    and if the particles look like one mode without heavy tails and hard bounds (`reference=False` keeps the base). On a path that is
     still long a few values of q are compared by the bound that they reach. All settings are frozen: with them AIS and
     SMC are unbiased.
 
@@ -230,6 +232,10 @@ class _Allowance:
             NumEvaluations(0, 0, cost // 2, cost // 2) if kernel.with_slopes else NumEvaluations(cost, cost, 0, 0)
         )
 
+    def spend_values(self, num: int) -> None:
+        """Evaluations of the target alone."""
+        self._add(NumEvaluations(0, num, 0, 0))
+
     def _add(self, num: NumEvaluations) -> None:
         self.spent += num
         self.left -= num.cost
@@ -249,6 +255,17 @@ def _with_reference(
     if fitted is None:
         return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
     base = Reference(fitted, path.base, _BASE_SHARE, example)
+    outside = share_outside(base, path.target, _PROBES, key=jax.random.fold_in(key, 1))
+    allowance.spend_values(_PROBES)
+    if outside > _MOST_OUTSIDE:
+        return (
+            path,
+            first,
+            (
+                f"annealed from the base: the target ends at a hard bound, beyond which a distribution fitted to it has "
+                f"{outside:.0%} of its draws"
+            ),
+        )
     shorter = eqx.tree_at(lambda p: p.base, path, base)
     second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=key, max_cost=float(allowance.left))
     allowance.spend(second)
