@@ -303,6 +303,12 @@ def test_bad_densities(algorithm, target, message, key):
         algorithm.run(qp.GeometricPath(BASE, target), key=key)
 
 
+def test_hmc_does_not_cut_off_a_nan_region(key):
+    target = qp.Density(lambda x: jnp.where(x[0] > 3.4, jnp.nan, -2.0 * jnp.sum((x - 3.0) ** 2)))
+    with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage \d.*a point that the kernel"):
+        qp.SMC(NUM, SCHEDULE, PLAIN).run(qp.GeometricPath(BASE, target), key=key)
+
+
 def test_status_under_jit(key):
     run = jax.jit(lambda key: qp.AIS(NUM, SCHEDULE, PLAIN).run(qp.GeometricPath(BASE, _bad(jnp.nan)), key=key))
     assert run(key).status == qp.Status.INVALID_START
