@@ -181,6 +181,10 @@ def test_evaluations_are_counted(kernel, per_transition, key):
         (lambda: qp.RandomWalk(0), "`num_steps` must be at least 1, got 0"),
         (lambda: qp.HMC(num_leapfrog=0), "`num_leapfrog` must be at least 1, got 0"),
         (lambda: qp.HMC(step_size=-1.0), "`step_size` must be positive, got -1.0: give None"),
+        (lambda: qp.HMC(jitter=2.0), r"`jitter` must lie in \[0, 1\), got 2.0"),
+        (lambda: qp.HMC(target_acceptance=1.5), r"`target_acceptance` must lie in \(0, 1\), got 1.5"),
+        (lambda: qp.MALA(target_acceptance=0.0), r"`target_acceptance` must lie in \(0, 1\), got 0.0"),
+        (lambda: qp.RandomWalk(scale=-1.0), "`scale` must be positive, got -1.0"),
         (lambda: qp.HMC(preconditioner="full"), "`preconditioner` must be dense, diagonal or none, got 'full'"),
     ],
 )

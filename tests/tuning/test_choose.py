@@ -85,6 +85,8 @@ def test_bad_input(key):
         qp.choose_q(PATH, key=key, method="bounds")
     with pytest.raises(ValueError, match="`log_evidence` must be given"):
         qp.choose_q(PATH, key=key, method="grid")
+    with pytest.raises(ValueError, match="`log_evidence` must be finite, got nan"):
+        qp.choose_q(PATH, key=key, method="grid", log_evidence=jnp.nan)
     with pytest.raises(ValueError, match="`deltas` must be finite"):
         qp.choose_q(PATH, key=key, deltas=[0.0, jnp.nan])
     with pytest.raises(ValueError, match="`schedule` must be at least 2"):

@@ -64,6 +64,12 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             raise ValueError(f"`num_leapfrog` must be at least 1, got {self.num_leapfrog}.")
         if self.step_size is not None and is_concrete(self.step_size) and not self.step_size > 0:
             raise ValueError(f"`step_size` must be positive, got {self.step_size}: give None to have it tuned.")
+        if is_concrete(self.jitter) and not 0 <= self.jitter < 1:
+            raise ValueError(f"`jitter` must lie in [0, 1), got {self.jitter}: it is a share of the step size.")
+        if is_concrete(self.target_acceptance) and not 0 < self.target_acceptance < 1:
+            raise ValueError(
+                f"`target_acceptance` must lie in (0, 1), got {self.target_acceptance}: it is a share of the proposals."
+            )
         if self.preconditioner not in ("dense", "diagonal", "none"):
             raise ValueError(f"`preconditioner` must be dense, diagonal or none, got {self.preconditioner!r}.")
 

@@ -57,7 +57,7 @@ def choose_q(
     check_num("num_particles", num_particles)
     check_num("num_seeds", num_seeds, smallest=1)
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
-    check_parts(kernel, None if isinstance(schedule, int) else schedule)
+    check_parts(kernel, *([] if schedule is None or isinstance(schedule, int) else [schedule]))
     example_of(path, key)
     if method == "rho":
         return with_delta(path, 1 / _largest_log_weight(_log_weights(path, key, num_particles)))
@@ -65,6 +65,10 @@ def choose_q(
         return with_delta(path, _ess_heuristic(path, key, num_particles, schedule))
     if method == "grid" and log_evidence is None:
         raise ValueError("`log_evidence` must be given for `method='grid'`: it compares with a known truth, got None.")
+    if log_evidence is not None and not math.isfinite(log_evidence):
+        raise ValueError(
+            f"`log_evidence` must be finite, got {log_evidence}: it is the known truth of `method='grid'`."
+        )
     candidates = _candidates(deltas)
     if method == "bound":
         return with_delta(path, compare(path, candidates, schedule, kernel, num_particles, num_seeds, key=key).delta)

@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from .._types import Point, PRNGKey
-from ..algorithms.checks import check_parts, example_of
+from ..algorithms.checks import check_num, check_parts, example_of
 from ..densities import as_pytree
 from ..kernels import HMC, AbstractKernel, FrozenKernel
 from ..kernels.base import FlatPath
@@ -92,9 +92,11 @@ def tune(
     problems given. `target_samples`, where there are exact draws from the targets (one per problem: simulated data),
     make the schedule equal in the forward-reverse discrepancy.
     """
+    check_num("num_chains", num_chains, smallest=1)
     if num_gradients is not None:
         search = Search()
         if num_leapfrog is not None:
+            check_num("num_leapfrog", num_leapfrog, smallest=1)
             search = search._replace(leapfrogs=(num_leapfrog,))
         if q is not None:
             search = search._replace(deltas=())
@@ -162,6 +164,11 @@ def _tune_chains(
         raise TypeError(f"`kernel` must be HMC where `num_gradients` is given, got {type(kernel).__name__}.")
     if num_gradients < 16:
         raise ValueError(f"`num_gradients` must be at least 16, got {num_gradients}: it is the length of one chain.")
+    if problems is not None and (isinstance(path, AbstractPath) or not callable(path)):
+        raise TypeError(
+            f"`path` must be a function that makes the path of one of the `problems`, got {type(path).__name__}: "
+            f"give `lambda problem: QPath(...)`."
+        )
     start_key, key = jax.random.split(key)
     if problems is None:
         tuned = _tune_population(path, start_key, 8 * num_chains * num_gradients, kernel, reference)
