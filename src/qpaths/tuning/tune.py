@@ -317,8 +317,9 @@ def _with_best_q(
     compare_key, pilot_key = jax.random.split(key)
     winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_key)
     allowance.spend_cost(int(num_runs(len(_DELTAS), _SEEDS) * num_judged * cost_per_particle), kernel)
+    lost = f" ({winner.num_dropped} of {len(_DELTAS)} did not reach the target)" if winner.num_dropped else ""
     if winner.delta == 0:
-        return path, pilot, "q = 1, the geometric path: no other q was better beyond noise"
+        return path, pilot, f"q = 1, the geometric path: no other q was better beyond noise{lost}"
     path = with_delta(path, winner.delta)
     best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=float(allowance.left))
     allowance.spend(best)
@@ -327,6 +328,6 @@ def _with_best_q(
         best,
         (
             f"q = {1 - winner.delta:.6g}, whose bound on the log evidence was {winner.gain:.2f} +- "
-            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots"
+            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots{lost}"
         ),
     )
