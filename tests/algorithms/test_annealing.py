@@ -201,6 +201,26 @@ def test_bdmc_is_ais_forwards_and_backwards(key):
     assert bounds.gap == bounds.upper - bounds.lower
 
 
+def test_bdmc_counts_its_pilot_once(key):
+    """The random walk is fitted in the pilot of the forward run; the reverse chains take over what it found."""
+    bounds = qp.BDMC(NUM, SCHEDULE, WALK).run(PATH, jnp.ones(2), key=key)
+    assert bounds.forward.num_evaluations == qp.AIS(NUM, SCHEDULE, WALK).num_evaluations
+    assert bounds.reverse.num_evaluations.target == NUM * (1 + 5 * WALK.num_steps)
+    assert bounds.num_evaluations == bounds.forward.num_evaluations + bounds.reverse.num_evaluations
+
+
+@pytest.mark.parametrize("sample", [[-2.0, 0.0], [jnp.nan, 0.0]])
+def test_bdmc_names_target_samples_without_mass(sample, key):
+    with pytest.raises(FloatingPointError, match=r"`target_samples` must be draws from the target.*`target.log_prob`"):
+        qp.BDMC(NUM, SCHEDULE, PLAIN).reverse(PATH, jnp.array(sample), key=key)
+
+
+def test_errors_of_reverse_chains_name_the_endpoints_of_the_path(key):
+    base = qp.Density(lambda x: jnp.where(x[0] < 0.3, jnp.nan, BASE.log_prob(x)), BASE.sample)
+    with pytest.raises(FloatingPointError, match=r"`base.log_prob` is nan at stage \d of the reversed path"):
+        qp.BDMC(NUM, SCHEDULE, PLAIN).reverse(qp.GeometricPath(base, TARGET), jnp.ones(2), key=key)
+
+
 def test_bounds_hold_and_tighten(key):
     """E[lower] <= log Z <= E[upper]; four times the distributions, and many-sample bounds, are closer."""
     problem = testing.gaussian(2)
@@ -303,6 +323,12 @@ def test_bad_densities(algorithm, target, message, key):
         algorithm.run(qp.GeometricPath(BASE, target), key=key)
 
 
+def test_hmc_does_not_cut_off_a_nan_region(key):
+    target = qp.Density(lambda x: jnp.where(x[0] > 3.4, jnp.nan, -2.0 * jnp.sum((x - 3.0) ** 2)))
+    with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage \d.*a point that the kernel"):
+        qp.SMC(NUM, SCHEDULE, PLAIN).run(qp.GeometricPath(BASE, target), key=key)
+
+
 def test_status_under_jit(key):
     run = jax.jit(lambda key: qp.AIS(NUM, SCHEDULE, PLAIN).run(qp.GeometricPath(BASE, _bad(jnp.nan)), key=key))
     assert run(key).status == qp.Status.INVALID_START
@@ -314,6 +340,9 @@ def test_status_under_jit(key):
     [
         (lambda: qp.AIS(0, SCHEDULE, WALK), ValueError, "`num_chains` must be at least 2, got 0"),
         (lambda: qp.SMC(1, SCHEDULE, WALK), ValueError, "`num_particles` must be at least 2, got 1"),
+        (lambda: qp.SMC(8, SCHEDULE, WALK, chunk_size=0), ValueError, "`chunk_size` must be at least 1, got 0"),
+        (lambda: qp.AIS(8, SCHEDULE, WALK, chunk_size=-3), ValueError, "`chunk_size` must be at least 1, got -3"),
+        (lambda: qp.BDMC(8, SCHEDULE, WALK, chunk_size=0), ValueError, "`chunk_size` must be at least 1, got 0"),
         (lambda: qp.AIS(4, qp.AdaptiveSchedule(), WALK), ValueError, "`schedule` must be fixed for AIS"),
         (lambda: qp.SMC(10, SCHEDULE, WALK, chain_length=3), ValueError, "`chain_length` must divide"),
         (lambda: qp.SMC(10, SCHEDULE, WALK, threshold=2.0), ValueError, r"`threshold` must lie in \[0, 1\], got 2.0"),
@@ -336,7 +365,15 @@ def test_status_under_jit(key):
                 key=jax.random.key(0),
             ),
             ValueError,
-            "`base.sample` returned a point without numbers",
+            r"`base.sample` must return a point with at least one number, got float64\[0\]: return an array",
+        ),
+        (
+            lambda: qp.SMC(4, SCHEDULE, WALK).run(
+                qp.GeometricPath(qp.Density(lambda x: 0.0, lambda key: jnp.zeros(2, int)), lambda x: 0.0),
+                key=jax.random.key(0),
+            ),
+            TypeError,
+            r"`base.sample` must return floating-point numbers, got int64\[2\]: .*`x.astype\(float\)`",
         ),
         (
             lambda: jax.jit(lambda k: qp.SMC(4, qp.AdaptiveSchedule(), WALK).run(PATH, key=k))(jax.random.key(0)),
@@ -347,6 +384,16 @@ def test_status_under_jit(key):
             lambda: qp.BDMC(4, SCHEDULE, PLAIN).run(PATH, jnp.zeros(3), key=jax.random.key(0)),
             ValueError,
             r"`target_samples` must be one point of shape \(2,\), or one per chain of shape \(4, 2\), got \(3,\)",
+        ),
+        (
+            lambda: qp.BDMC(4, SCHEDULE, PLAIN).reverse(PATH, {"a": jnp.zeros(2)}, key=jax.random.key(0)),
+            ValueError,
+            r"`target_samples` must be one point of shape \(2,\).*got {'a': \(2,\)}: give arrays in the form",
+        ),
+        (
+            lambda: qp.BDMC(4, SCHEDULE, PLAIN).reverse(PATH, [1.0, 1.0], key=jax.random.key(0)),
+            ValueError,
+            r"`target_samples` must be one point of shape \(2,\).*got \[\(\), \(\)\]",
         ),
         (lambda: qp.lower_bound(jnp.zeros(4), 5), ValueError, "`num_samples` must lie between 1 and"),
     ],
@@ -359,14 +406,18 @@ def test_bad_settings(call, error, message):
 def test_wrong_types_are_named():
     """In a program of its own, because the type checks that the tests switch on would be first."""
     program = """
-import jax, jax.numpy as jnp, qpaths as qp
+import jax, jax.numpy as jnp, numpy as np, qpaths as qp
 base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 path = qp.GeometricPath(base, lambda x: -jnp.sum(x**2))
-smc = qp.SMC(4, qp.LinearSchedule(3), qp.RandomWalk())
+smc = qp.SMC(np.int64(4), qp.LinearSchedule(3), qp.RandomWalk())
 for call in (
     lambda: qp.SMC(4, "adaptive", qp.RandomWalk()),
     lambda: qp.AIS(4, qp.LinearSchedule(3), "hmc"),
     lambda: qp.ParallelTempering(4, 2, 3.0),
+    lambda: qp.SMC(8, None, qp.RandomWalk()),
+    lambda: qp.AIS(8, qp.LinearSchedule(3), None),
+    lambda: qp.SMC(1e2, qp.LinearSchedule(3), qp.RandomWalk()),
+    lambda: qp.SMC("10", qp.LinearSchedule(3), qp.RandomWalk()),
     lambda: smc.run(base, key=jax.random.key(0)),
     lambda: smc.run(path, key=0),
 ):
@@ -380,6 +431,10 @@ for call in (
         "`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got 'adaptive'.",
         "`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got 'hmc'.",
         "`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got 3.0.",
+        "`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got None.",
+        "`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got None.",
+        "`num_particles` must be an integer, got 100.0: give one such as 100.",
+        "`num_particles` must be an integer, got '10': give one such as 100.",
         "`path` must be a path such as `QPath(base, target, q=0.999)`, got MultivariateNormal.",
         "`key` must be a random key of JAX, got 0: give `jax.random.key(0)`.",
     ]

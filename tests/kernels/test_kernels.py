@@ -9,6 +9,8 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.algorithms.base import Annealing, Population, begin, points_of
+from qpaths.kernels.base import FlatPath
+from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.metropolis import _NOISE
 from qpaths.testing import NoRejection, StaleBeta
 
@@ -88,6 +90,47 @@ def test_a_given_step_size_is_used_as_given(key):
     assert _is_invariant(KERNELS["HMC plain"], key)[2] == 0.3
 
 
+def _propose(kernel, log_target, position, momentum, step):
+    """One transition at beta = 1/2 with given numbers, never accepted unless its probability is 1; and its report."""
+    flat = FlatPath(qp.GeometricPath(BASE, qp.Density(log_target)), lambda x: x)
+    particle = flat.particle(jnp.asarray(position), with_slopes=True)
+    numbers = jnp.asarray(momentum), jnp.ones(()), jnp.asarray(1 - 1e-12)
+    return kernel.transition(flat, 0.5, particle, numbers, LeapfrogParams(jnp.ones(2), jnp.asarray(step)))
+
+
+@pytest.mark.parametrize("kernel", [qp.MALA(), qp.HMC(num_leapfrog=1), qp.HMC(num_leapfrog=5)])
+def test_a_nan_density_on_a_trajectory_is_invalid(kernel):
+    """Also where the trajectory could not go on to its end; one that stays out of the hole is as good as any."""
+
+    def log_target(x):
+        return -0.5 * jnp.sum(x**2) + 0.0 * jnp.sqrt((x[0] - 1.0) * (x[0] - 1.2))
+
+    kept, info = _propose(kernel, log_target, [1.21, 0.0], [-0.3, 0.0], 0.1)
+    assert info.invalid
+    assert 1.0 < info.proposal[0] < 1.2
+    assert info.acceptance == 0
+    np.testing.assert_array_equal(kept.position, [1.21, 0.0])
+    _, info = _propose(kernel, log_target, [0.0, 0.0], [-0.3, 0.0], 0.1)
+    assert not info.invalid
+    assert info.acceptance > 0.9
+
+
+@pytest.mark.parametrize("kernel", [qp.MALA(), qp.HMC(num_leapfrog=5), qp.HMC(num_leapfrog=12)])
+@pytest.mark.parametrize(
+    "log_target",
+    [
+        lambda x: jnp.sum(jnp.exp(x**2)) - jnp.sum(jnp.exp(2 * x**2)),  # inf - inf far out, by no fault of the user
+        lambda x: -jnp.sum(x**4),
+        lambda x: jnp.sum(x**4),  # +inf far out
+    ],
+)
+def test_a_divergent_trajectory_is_rejected(kernel, log_target):
+    kept, info = _propose(kernel, log_target, [1.0, -2.0], [3.0, 1.0], 100.0)
+    assert not info.invalid
+    assert info.acceptance == 0
+    np.testing.assert_array_equal(kept.position, [1.0, -2.0])
+
+
 def _counting():
     """Endpoints that count, when the program runs, how often each is evaluated at how many points."""
     counts = {"base": 0, "target": 0}
@@ -138,6 +181,10 @@ def test_evaluations_are_counted(kernel, per_transition, key):
         (lambda: qp.RandomWalk(0), "`num_steps` must be at least 1, got 0"),
         (lambda: qp.HMC(num_leapfrog=0), "`num_leapfrog` must be at least 1, got 0"),
         (lambda: qp.HMC(step_size=-1.0), "`step_size` must be positive, got -1.0: give None"),
+        (lambda: qp.HMC(jitter=2.0), r"`jitter` must lie in \[0, 1\), got 2.0"),
+        (lambda: qp.HMC(target_acceptance=1.5), r"`target_acceptance` must lie in \(0, 1\), got 1.5"),
+        (lambda: qp.MALA(target_acceptance=0.0), r"`target_acceptance` must lie in \(0, 1\), got 0.0"),
+        (lambda: qp.RandomWalk(scale=-1.0), "`scale` must be positive, got -1.0"),
         (lambda: qp.HMC(preconditioner="full"), "`preconditioner` must be dense, diagonal or none, got 'full'"),
     ],
 )

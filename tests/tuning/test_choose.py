@@ -7,11 +7,13 @@ import pytest
 
 import qpaths as qp
 from qpaths._numerics import log_ess
+from qpaths.tuning import choose
 from qpaths.tuning.choose import compare, with_delta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: -0.5 * jnp.sum((x - 1.0) ** 2) / 0.25)
 PATH = qp.GeometricPath(BASE, TARGET)
+NARROW = qp.Density(lambda x: -0.5 * jnp.sum((x - 3.0) ** 2) / 0.01)
 
 
 def log_weights(key, num):
@@ -38,13 +40,22 @@ def test_ess_heuristic_reaches_half_of_the_draws_at_the_first_beta(key):
     assert share(PATH, 0.3) < 0.48
 
 
-def test_ess_heuristic_of_the_adaptive_case_gives_a_path(key):
-    assert 0 < float(qp.choose_q(PATH, key=key, method="ess", num_particles=200).delta) < 1
+def test_ess_heuristic_of_the_adaptive_case_reaches_half_of_the_draws(key, monkeypatch):
+    """The beta beside q is the best of a fine grid, and q lies where the restarts do, 0.1 in log10 around rho's."""
+    beta, delta = choose._ess_heuristic(PATH, key, 200, None)
+    ratios = log_weights(jax.random.split(key)[0], 200)
+    path, grid = with_delta(PATH, delta), np.linspace(1e-4, 1, 10_000)
+    shares = np.exp(jax.vmap(lambda b: log_ess(path.interpolate(b, jnp.zeros(200), ratios)))(grid)) / 200
+    assert abs(np.interp(beta, grid, shares) - 0.5) < 1e-3
+    assert abs(beta - grid[np.argmin(np.abs(shares - 0.5))]) < 2e-3
+    assert abs(np.log10(delta * np.abs(ratios).max())) < 0.5
+    monkeypatch.setattr(choose, "_ess_heuristic", lambda *_: (beta, delta))  # which takes its time
+    assert float(qp.choose_q(PATH, key=key, method="ess").delta) == delta
 
 
 def test_bound_prefers_the_q_that_reaches_the_target(key):
     """Three steps to a narrow target: of these the geometric path ends 115 nats below delta = 0.1, the mixture 30."""
-    path = qp.GeometricPath(BASE, qp.Density(lambda x: -0.5 * jnp.sum((x - 3.0) ** 2) / 0.01))
+    path = qp.GeometricPath(BASE, NARROW)
     schedule, kernel = qp.LinearSchedule(4), qp.RandomWalk(3)
     settings = {"schedule": schedule, "kernel": kernel, "num_particles": 200, "num_seeds": 60}
     assert float(qp.choose_q(path, key=key, deltas=[0.0, 0.1, 1.0], **settings).delta) == 0.1
@@ -58,19 +69,29 @@ def test_bound_falls_back_to_the_geometric_path(key):
     assert winner.gain == 0
 
 
-def test_grid_takes_the_smallest_error(key):
-    chosen = qp.choose_q(
-        PATH,
-        key=key,
-        method="grid",
-        schedule=qp.LinearSchedule(3),
-        kernel=qp.RandomWalk(1),
-        deltas=[0.0, 1.0],
-        log_evidence=float(jnp.log(0.5 * jnp.pi)),
-        num_particles=200,
-        num_seeds=5,
-    )
-    assert float(chosen.delta) in (0.0, 1.0)
+def test_a_q_that_does_not_reach_the_target_is_dropped(key, monkeypatch):
+    """Of adaptive runs to a narrow target the mixture takes two to four steps and the geometric path nine."""
+    path = qp.GeometricPath(BASE, NARROW)
+    deltas, kernel = np.array([0.0, 1.0]), qp.RandomWalk(1)
+    monkeypatch.setattr(choose, "_MAX_STEPS", 6)
+    winner = compare(path, deltas, None, kernel, 200, 2, key=key)
+    assert winner.delta == 1.0
+    assert winner.num_dropped == 1
+    monkeypatch.setattr(choose, "_MAX_STEPS", 1)
+    with pytest.raises(RuntimeError, match=r"no adaptive run reached beta = 1 in 1 steps for any of the deltas \[0.0"):
+        compare(path, deltas, None, kernel, 200, 2, key=key)
+
+
+@pytest.mark.parametrize(("log_evidence", "expected"), [(float(np.log(0.02 * np.pi)), 0.1), (-150.0, 0.0)])
+def test_grid_takes_the_smallest_error(log_evidence, expected, key):
+    """In three steps to a narrow target delta = 0.1 ends at -10 +- 3 (median of 15), the geometric path at -130 +- 20.
+
+    The first is nearer to the truth; were the truth at -150, the second would be.
+    """
+    settings = {"schedule": qp.LinearSchedule(4), "kernel": qp.RandomWalk(3), "num_particles": 200, "num_seeds": 15}
+    path = qp.GeometricPath(BASE, NARROW)
+    chosen = qp.choose_q(path, key=key, method="grid", deltas=[0.0, 0.1], log_evidence=log_evidence, **settings)
+    assert float(chosen.delta) == expected
 
 
 def test_endpoints_and_scale_are_kept(key):
@@ -85,6 +106,8 @@ def test_bad_input(key):
         qp.choose_q(PATH, key=key, method="bounds")
     with pytest.raises(ValueError, match="`log_evidence` must be given"):
         qp.choose_q(PATH, key=key, method="grid")
+    with pytest.raises(ValueError, match="`log_evidence` must be finite, got nan"):
+        qp.choose_q(PATH, key=key, method="grid", log_evidence=jnp.nan)
     with pytest.raises(ValueError, match="`deltas` must be finite"):
         qp.choose_q(PATH, key=key, deltas=[0.0, jnp.nan])
     with pytest.raises(ValueError, match="`schedule` must be at least 2"):

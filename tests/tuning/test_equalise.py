@@ -60,6 +60,11 @@ def test_number_of_distributions_for_an_accuracy():
         found.num_for(0.0)
 
 
+def test_at_least_one_round(key):
+    with pytest.raises(ValueError, match="`num_rounds` must be at least 1, got 0"):
+        qp.equalise(PATH, key=key, num_rounds=0)
+
+
 def test_respace_changes_the_number_and_survives_empty_steps():
     betas = respace(jnp.array([0.0, 0.25, 0.5, 1.0]), jnp.array([1.0, 0.0, 1.0]), 9)
     assert betas.shape == (9,)

@@ -146,3 +146,9 @@ def test_bad_input(key):
         qp.tune(path, key=key, num_gradients=100, kernel=qp.RandomWalk(1))
     with pytest.raises(ValueError, match="`num_gradients` must be at least 16"):
         qp.tune(path, key=key, num_gradients=3)
+    with pytest.raises(ValueError, match="`num_leapfrog` must be at least 1, got 0"):
+        qp.tune(path, key=key, num_gradients=100, num_leapfrog=0)
+    with pytest.raises(ValueError, match="`num_chains` must be at least 1, got 0"):
+        qp.tune(path, key=key, num_gradients=100, num_chains=0)
+    with pytest.raises(TypeError, match="`path` must be a function that makes the path of one of the `problems`"):
+        qp.tune(path, key=key, num_gradients=100, problems=MEANS)

@@ -16,7 +16,7 @@ from ..paths import AbstractPath
 from ..results import NumEvaluations, Result
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .base import Annealing, Population, State, begin, complete, points_of
-from .checks import check_num, check_parts, count, draw_points, example_of, raise_fault
+from .checks import check_chunk_size, check_num, check_parts, count, draw_points, example_of, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 
@@ -37,6 +37,7 @@ class AIS(eqx.Module):
     def __check_init__(self) -> None:
         check_num("num_chains", self.num_chains)
         check_parts(self.kernel, self.schedule)
+        check_chunk_size(self.chunk_size)
         if not isinstance(self.schedule, AbstractFixedSchedule):
             raise ValueError(
                 f"`schedule` must be fixed for AIS, got {type(self.schedule).__name__}: run SMC with it and take "
@@ -55,7 +56,10 @@ class AIS(eqx.Module):
         pilot_key, start_key, run_key = jax.random.split(key, 3)
         if params is None:
             params = self.pilot(path, example, key=pilot_key)
-        return self.begin_at(path, draw_points(path, start_key, self.num_chains), example, params, key=run_key)
+        points = draw_points(path, start_key, self.num_chains)
+        annealing, state = self.begin_at(path, points, example, params, key=run_key)
+        raise_fault(annealing, state.fault, 0.0)
+        return annealing, state
 
     def pilot(self, path: AbstractPath[Any], example: Point, *, key: PRNGKey) -> Any:
         """Parameters of the kernel for each step, fitted to a small population; None where there is nothing to fit."""
@@ -72,19 +76,20 @@ class AIS(eqx.Module):
     def begin_at(
         self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
     ) -> tuple[Annealing, State]:
-        """As `begin`, from given draws of the base and given parameters of the kernel."""
+        """As `begin`, from given draws of the base and parameters of the kernel; a fault is left to the caller."""
         population = Population(threshold=None, chunk_size=self.chunk_size)
         annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
-        state = begin(annealing, points)
-        raise_fault(annealing, state.fault, 0.0)
-        return annealing, state
+        return annealing, begin(annealing, points)
 
     def unfinished(self, state: State, rows: list[Any]) -> bool:
         """Whether there are steps left; a fault ends the run."""
         return float(state.beta) < 1 and int(state.fault.status) == 0
 
-    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
-        """The result of the steps that were made, all of them unless the run was interrupted."""
+    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array], *, with_pilot: bool = True) -> Result:
+        """The result of the steps that were made, all of them unless the run was interrupted.
+
+        `with_pilot=False` leaves out the evaluations of the pilot, where another run has counted them.
+        """
         assert annealing.betas is not None
         num_steps = stats["beta"].shape[0]
         raise_fault(annealing, state.fault, annealing.betas[state.fault.stage])
@@ -97,7 +102,7 @@ class AIS(eqx.Module):
             betas=annealing.betas[: num_steps + 1],
             stats=stats,
             status=state.fault.status,
-            num_evaluations=self._count(num_steps),
+            num_evaluations=self._count(num_steps, with_pilot),
             algorithm="AIS",
         )
 
@@ -114,12 +119,12 @@ class AIS(eqx.Module):
     @property
     def num_evaluations(self) -> NumEvaluations:
         """Of a run, its pilot included."""
-        return self._count(self.betas.shape[0] - 1)
+        return self._count(self.betas.shape[0] - 1, with_pilot=True)
 
-    def _count(self, num_steps: int) -> NumEvaluations:
+    def _count(self, num_steps: int, with_pilot: bool) -> NumEvaluations:
         """After some steps; the pilot has made all of them before the first."""
         total = count(self.kernel, self.num_chains, num_steps, num_fits=0)
-        if self.kernel.needs_fit:
+        if with_pilot and self.kernel.needs_fit:
             total += count(self.kernel, self.num_pilot, self.betas.shape[0] - 1, num_fits=1)
         return total
 

@@ -6,13 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
+from .._checks import is_concrete
 from .._types import Point, PRNGKey, Scalar
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
-from ..results import BoundsResult, Result
+from ..results import BoundsResult, Result, Status
 from ..schedules import AbstractSchedule, FixedSchedule
 from .ais import AIS, lower_bound
-from .base import complete
+from .base import Annealing, Fault, complete
 from .checks import example_of
 
 
@@ -40,10 +41,11 @@ class BDMC(eqx.Module):
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
         """
+        points = one_per_chain(target_samples, example_of(path, key), self.num_chains)
         annealing, state = self.forward.begin(path, key=key)
         state, stats, _ = complete(annealing, state)
         forward = self.forward.finish(annealing, state, stats)
-        reverse = self.reverse(path, target_samples, key=key, params=annealing.params)
+        reverse = self.reverse(path, points, key=key, params=annealing.params)
         return bounds_of(forward, reverse)
 
     def reverse(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> Result:
@@ -54,12 +56,25 @@ class BDMC(eqx.Module):
         # The reverse chain steps to betas[-2], ..., betas[0]; the last of them moves at the base, where any will do.
         params = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1][::-1], leaf[:1]]), params)
         annealing, state = backwards.begin_at(Reversed(path), points, example, params, key=jax.random.fold_in(key, 1))
+        _check_start(path, annealing, state.fault)
         state, stats, _ = complete(annealing, state)
-        return backwards.finish(annealing, state, stats)
+        return backwards.finish(annealing, state, stats, with_pilot=False)
 
 
 def _reversed(betas: Any) -> AbstractSchedule:
     return FixedSchedule(1 - betas[::-1])
+
+
+def _check_start(path: AbstractPath[Any], annealing: Annealing, fault: Fault) -> None:
+    """Raise if the target has no mass at one of the draws that the user gave."""
+    if not is_concrete(fault) or int(fault.status) == Status.OK:
+        return
+    point = annealing.flat.unravel(fault.position)
+    target, base = (float(density.log_prob(point)) for density in (path.target, path.base))
+    raise FloatingPointError(
+        f"`target_samples` must be draws from the target, but one of them is {point}, where `target.log_prob` is "
+        f"{target} and `base.log_prob` is {base}: give exact draws, or mend the density if that is one."
+    )
 
 
 def bounds_of(forward: Result, reverse: Result) -> BoundsResult:
@@ -80,14 +95,15 @@ def _mean_se(result: Result) -> Scalar:
 
 def one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
     """Draws with a leading axis of one per chain, whichever of the two forms was given."""
-    samples = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), samples, example)
     shapes = jax.tree.map(jnp.shape, samples)
     one = jax.tree.map(jnp.shape, example)
     many = jax.tree.map(lambda leaf: (num_chains, *leaf.shape), example)
-    if shapes == one:
-        return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), samples)
+    if jax.tree.structure(samples) != jax.tree.structure(example) or shapes not in (one, many):  # type: ignore[operator]
+        raise ValueError(
+            f"`target_samples` must be one point of shape {one}, or one per chain of shape {many}, got {shapes}: "
+            f"give arrays in the form in which `base.sample` draws them."
+        )
+    samples = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), samples, example)
     if shapes == many:
         return samples
-    raise ValueError(
-        f"`target_samples` must be one point of shape {one}, or one per chain of shape {many}, got {shapes}."
-    )
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), samples)

@@ -1,6 +1,7 @@
 """What is checked before and after a run, and how evaluations are counted."""
 
 import functools
+import numbers
 from typing import Any
 
 import jax
@@ -11,26 +12,35 @@ from .._checks import is_concrete
 from .._types import Point, PRNGKey
 from ..kernels import AbstractKernel
 from ..kernels.base import FlatPath
-from ..paths import AbstractPath
+from ..paths import AbstractPath, Reversed
 from ..results import NumEvaluations, Status
 from ..schedules import AbstractSchedule
 from .base import Annealing, Fault
 
 
 def check_num(name: str, num: int, smallest: int = 2) -> None:
-    """Raise if a number of particles, chains or temperatures is too small."""
+    """Raise if a number of particles, chains or temperatures is too small, or no integer."""
+    if not isinstance(num, numbers.Integral):
+        raise TypeError(f"`{name}` must be an integer, got {num!r}: give one such as {max(smallest, 100)}.")
     if num < smallest:
         raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
 
 
-def check_parts(kernel: Any, schedule: Any = None) -> None:
+def check_chunk_size(chunk_size: int | None) -> None:
+    """Raise if no particle would be moved at once."""
+    if chunk_size is not None:
+        check_num("chunk_size", chunk_size, smallest=1)
+
+
+def check_parts(kernel: Any, *schedules: Any) -> None:
     """Raise unless an algorithm was given a kernel and, where it takes one, a schedule."""
     if not isinstance(kernel, AbstractKernel):
         raise TypeError(f"`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got {kernel!r}.")
-    if schedule is not None and not isinstance(schedule, AbstractSchedule):
-        raise TypeError(
-            f"`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got {schedule!r}."
-        )
+    for schedule in schedules:
+        if not isinstance(schedule, AbstractSchedule):
+            raise TypeError(
+                f"`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got {schedule!r}."
+            )
 
 
 def example_of(path: AbstractPath[Any], key: Any) -> Point:
@@ -42,7 +52,15 @@ def example_of(path: AbstractPath[Any], key: Any) -> Point:
     # Functions of their own, because a method that carries traced arrays cannot be a key of jax's caches.
     example = jax.eval_shape(lambda key: path.sample_base(key), jax.random.key(0))
     if not any(leaf.size for leaf in jax.tree.leaves(example)):
-        raise ValueError(f"`base.sample` returned a point without numbers: {_describe(example)}.")
+        raise ValueError(
+            f"`base.sample` must return a point with at least one number, got {_describe(example)}: return an array, "
+            f"or a tree of arrays, with the coordinates of one draw."
+        )
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
+        raise TypeError(
+            f"`base.sample` must return floating-point numbers, got {_describe(example)}: kernels move every "
+            f"coordinate continuously; return `x.astype(float)`, and keep what is discrete out of the point."
+        )
     for name in ("base", "target"):
         density = getattr(path, name)
         try:
@@ -83,17 +101,21 @@ def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
     """As `raise_fault`, for runs that are not annealed step by step."""
     if not is_concrete(fault) or int(fault.status) == Status.OK:
         return
-    status, path = Status(int(fault.status)), flat.path
-    point = flat.unravel(fault.position)
-    where = f"at stage {int(fault.stage)} (beta = {float(beta):.6g})"
+    status, path, point = Status(int(fault.status)), flat.path, flat.unravel(fault.position)
+    first, last, stage = "base", "target", f"stage {int(fault.stage)}"
+    if isinstance(path, Reversed):
+        # In the words of the path that was reversed, which is the one that the user made.
+        first, last, stage = last, first, f"{stage} of the reversed path"
+        path, beta = path.path, 1 - beta
+    where = f"at {stage} (beta = {float(beta):.6g})"
     if status == Status.COLLAPSED:
         raise CollapsedError(
-            f"every particle has weight zero {where}: the target is -inf wherever the particles are, such as {point}. "
-            f"Take a base that reaches the target, or smaller steps in beta."
+            f"every particle has weight zero {where}: the {last} is -inf wherever the particles are, such as {point}. "
+            f"Take a {first} that reaches the {last}, or smaller steps in beta."
         )
-    values = {name: float(getattr(path, name).log_prob(point)) for name in ("base", "target")}
+    values = {name: float(getattr(path, name).log_prob(point)) for name in (first, last)}
     bad = [name for name, value in values.items() if not value < jnp.inf]
-    name = bad[0] if bad else "base"
+    name = bad[0] if bad else first
     raise FloatingPointError(
         f"`{name}.log_prob` is {values[name]} {where} at the point {point}: {status.message}. "
         f"A log density must be a number, or -inf where there is no mass; mend it at that point."

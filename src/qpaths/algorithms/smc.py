@@ -17,7 +17,7 @@ from ..resampling import check_scheme
 from ..results import NumEvaluations, Result, Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
 from .base import Annealing, Population, State, advance, begin, complete, points_of
-from .checks import check_num, check_parts, count, draw_points, example_of, raise_fault
+from .checks import check_chunk_size, check_num, check_parts, count, draw_points, example_of, raise_fault
 
 
 class SMC(eqx.Module):
@@ -46,6 +46,7 @@ class SMC(eqx.Module):
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
         check_parts(self.kernel, self.schedule)
+        check_chunk_size(self.chunk_size)
         check_num("chain_length", self.chain_length, smallest=1)
         check_scheme(self.resampling)
         if self.num_particles % self.chain_length or self.num_particles < 2 * self.chain_length:

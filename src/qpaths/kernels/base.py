@@ -65,7 +65,7 @@ class Info(NamedTuple):
     acceptance: FloatArray
     """Probability with which the proposal was accepted."""
     invalid: Bool[Array, "..."]
-    """Whether the density at a proposal was `+inf`, or NaN where that cannot be the kernel's own doing."""
+    """Whether the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
     proposal: Array
     """The position of the first such proposal."""
 
@@ -194,16 +194,17 @@ def accept(
     new: Particle,
     log_correction: ScalarLike,
     *,
-    nan_is_rejected: bool = False,
+    diverged: Bool[Array, ""] | bool = False,
 ) -> tuple[Particle, Info]:
-    """The Metropolis rule: keep `new` if `uniform` in [0, 1) is below min(1, ratio). A NaN ratio is a rejection."""
+    """The Metropolis rule: keep `new` if `uniform` in [0, 1) is below min(1, ratio). A NaN ratio is a rejection.
+
+    A NaN or `+inf` density at `new` is invalid, unless the kernel `diverged` on the way there.
+    """
     log_new = path.log_density(beta, new)
     log_ratio = log_new - path.log_density(beta, old) + log_correction
     probability = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
     accepted = uniform < probability
-    invalid = log_new == jnp.inf
-    if not nan_is_rejected:
-        invalid = invalid | jnp.isnan(log_new)
+    invalid = jnp.logical_not((log_new < jnp.inf) | diverged)
     chosen = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)
     dtype = jnp.result_type(float)
     return chosen, Info(probability.astype(dtype), invalid, new.position)

@@ -26,6 +26,8 @@ from .base import (
 )
 
 _MOST_UNROLLED = 10
+_DIVERGED = 1000.0
+"""Nats of kinetic energy gained on the way that no exact trajectory from a typical point would gain."""
 
 
 def _effort(num_particles: int, again: bool) -> tuple[int, int]:
@@ -62,6 +64,12 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             raise ValueError(f"`num_leapfrog` must be at least 1, got {self.num_leapfrog}.")
         if self.step_size is not None and is_concrete(self.step_size) and not self.step_size > 0:
             raise ValueError(f"`step_size` must be positive, got {self.step_size}: give None to have it tuned.")
+        if is_concrete(self.jitter) and not 0 <= self.jitter < 1:
+            raise ValueError(f"`jitter` must lie in [0, 1), got {self.jitter}: it is a share of the step size.")
+        if is_concrete(self.target_acceptance) and not 0 < self.target_acceptance < 1:
+            raise ValueError(
+                f"`target_acceptance` must lie in (0, 1), got {self.target_acceptance}: it is a share of the proposals."
+            )
         if self.preconditioner not in ("dense", "diagonal", "none"):
             raise ValueError(f"`preconditioner` must be dense, diagonal or none, got {self.preconditioner!r}.")
 
@@ -168,21 +176,28 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         def kick(momentum: Array, particle: Particle, share: float) -> Array:
             return momentum + share * step * params.backward(path.score(beta, particle))
 
-        def leapfrog(carry: tuple[Particle, Array], _: None) -> tuple[tuple[Particle, Array], None]:
-            particle, momentum = carry
-            particle = path.waypoint(particle.position + step * params.forward(momentum))
+        def leapfrog(carry: tuple[Particle, Array, Array], _: None) -> tuple[tuple[Particle, Array, Array], None]:
+            particle, momentum, going = carry
+            ahead = particle.position + step * params.forward(momentum)
+            particle = path.waypoint(jnp.where(going, ahead, particle.position))
             # The half kicks at the end of one step and at the start of the next are one; the last is taken back.
-            return (particle, kick(momentum, particle, 1.0)), None
+            kicked = kick(momentum, particle, 1.0)
+            # A trajectory without a finite score stays there, so that its end shows whether the density was to blame.
+            going = going & jnp.isfinite(kicked).all()
+            return (particle, jnp.where(going, kicked, momentum), going), None
 
-        begun = particle, kick(start, particle, 0.5)
+        kicked = kick(start, particle, 0.5)
+        begun = particle, kicked, jnp.isfinite(kicked).all()
         # On a GPU a round of a loop costs 12 us, and unrolled, the values of the path are computed only where they are
         # used; on a CPU it would only take longer to compile.
         unroll = 1 if jax.default_backend() == "cpu" else min(self.num_leapfrog, _MOST_UNROLLED)
-        (proposal, momentum), _ = jax.lax.scan(leapfrog, begun, None, length=self.num_leapfrog, unroll=unroll)
+        (proposal, momentum, _), _ = jax.lax.scan(leapfrog, begun, None, length=self.num_leapfrog, unroll=unroll)
+        gained = 0.5 * (jnp.sum(momentum**2) - jnp.sum(start**2))
+        # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
+        diverged = ~((gained < _DIVERGED) & jnp.isfinite(proposal.position).all())
         momentum = kick(momentum, proposal, -0.5)
         kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
-        # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
-        return accept(uniform, path, beta, particle, path.completed(proposal), kinetic, nan_is_rejected=True)
+        return accept(uniform, path, beta, particle, path.completed(proposal), kinetic, diverged=diverged)
 
 
 class HMC(_LeapfrogKernel):

@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Float
 from scipy.special import ndtri
 
+from .._checks import is_concrete
 from .._types import PRNGKey, ScalarLike
 from .base import (
     AbstractKernel,
@@ -44,6 +45,8 @@ class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
 
     def __check_init__(self) -> None:
         check_num_steps(self.num_steps)
+        if is_concrete(self.scale) and not self.scale > 0:
+            raise ValueError(f"`scale` must be positive, got {self.scale}: 2.38 is the usual choice.")
 
     with_slopes = False
     needs_fit = True

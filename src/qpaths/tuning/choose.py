@@ -57,19 +57,23 @@ def choose_q(
     check_num("num_particles", num_particles)
     check_num("num_seeds", num_seeds, smallest=1)
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
-    check_parts(kernel, None if isinstance(schedule, int) else schedule)
+    check_parts(kernel, *([] if schedule is None or isinstance(schedule, int) else [schedule]))
     example_of(path, key)
     if method == "rho":
         return with_delta(path, 1 / _largest_log_weight(_log_weights(path, key, num_particles)))
     if method == "ess":
-        return with_delta(path, _ess_heuristic(path, key, num_particles, schedule))
+        return with_delta(path, _ess_heuristic(path, key, num_particles, schedule)[1])
     if method == "grid" and log_evidence is None:
         raise ValueError("`log_evidence` must be given for `method='grid'`: it compares with a known truth, got None.")
+    if log_evidence is not None and not math.isfinite(log_evidence):
+        raise ValueError(
+            f"`log_evidence` must be finite, got {log_evidence}: it is the known truth of `method='grid'`."
+        )
     candidates = _candidates(deltas)
     if method == "bound":
         return with_delta(path, compare(path, candidates, schedule, kernel, num_particles, num_seeds, key=key).delta)
     draw_key, run_key = jax.random.split(key)
-    betas = _schedules(path, candidates, schedule, kernel, num_particles, draw_key)
+    candidates, betas = _schedules(path, candidates, schedule, kernel, num_particles, draw_key)
     indices = np.repeat(np.arange(len(candidates)), num_seeds)
     values = _judge(path, kernel, num_particles, candidates[indices], betas[indices], run_key)
     errors = np.median(np.abs(values.reshape(-1, num_seeds) - log_evidence), axis=1)
@@ -114,8 +118,10 @@ def _largest_log_weight(log_weights: Float[np.ndarray, " n"]) -> float:
     return max(float(np.max(np.abs(log_weights))), 1.0)
 
 
-def _ess_heuristic(path: AbstractPath[Any], key: PRNGKey, num: int, schedule: AbstractSchedule | int | None) -> float:
-    """Algorithm 1 of the appendix, with its 100 restarts and spread of 0.1 in log10 of rho = 1 / delta."""
+def _ess_heuristic(
+    path: AbstractPath[Any], key: PRNGKey, num: int, schedule: AbstractSchedule | int | None
+) -> tuple[float, float]:
+    """Algorithm 1 of the appendix, with its 100 restarts and spread of 0.1 in log10 of rho: first beta and 1 / rho."""
     draw_key, restart_key = jax.random.split(key)
     log_weights = jnp.asarray(_log_weights(path, draw_key, num))
     first = float(schedule.betas[1]) if isinstance(schedule, AbstractFixedSchedule) else None
@@ -131,7 +137,7 @@ def _ess_heuristic(path: AbstractPath[Any], key: PRNGKey, num: int, schedule: Ab
     log_rho = np.log10(_largest_log_weight(np.asarray(log_weights)))
     starts = log_rho + 0.1 * np.asarray(jax.random.normal(restart_key, (100,)))
     anywhere = (-np.inf, np.inf)
-    best, best_loss = log_rho, np.inf
+    best, best_loss = (1.0, log_rho), np.inf
     for start in starts:
         if first is None:
             found = scipy.optimize.minimize(
@@ -140,8 +146,8 @@ def _ess_heuristic(path: AbstractPath[Any], key: PRNGKey, num: int, schedule: Ab
         else:
             found = scipy.optimize.minimize(lambda v: float(loss(first, v[0])), [start], method="Powell")
         if found.fun < best_loss:
-            best, best_loss = float(found.x[-1]), found.fun
-    return 10.0**-best
+            best, best_loss = (first or float(found.x[0]), float(found.x[-1])), found.fun
+    return best[0], 10.0 ** -best[1]
 
 
 def _unused(x: Any) -> Array:
@@ -155,10 +161,10 @@ def _schedules(
     kernel: AbstractKernel[Any],
     num_particles: int,
     key: PRNGKey,
-) -> Float[np.ndarray, "candidates num"]:
-    """The betas on which each candidate is judged."""
+) -> tuple[Float[np.ndarray, " kept"], Float[np.ndarray, "kept num"]]:
+    """The candidates that can be judged, and the betas on which each is; one that does not reach 1 is dropped."""
     if isinstance(schedule, AbstractFixedSchedule):
-        return np.tile(np.asarray(schedule.betas), (len(deltas), 1))
+        return deltas, np.tile(np.asarray(schedule.betas), (len(deltas), 1))
     if isinstance(schedule, int):
         check_num("schedule", schedule)
     target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else 0.5
@@ -170,18 +176,20 @@ def _schedules(
         state, row = _advance_all(annealing, jnp.asarray(deltas), state)
         rows.append({name: row[name] for name in ("beta", "length")})
     stats = jax.tree.map(np.asarray, stack(rows))
-    steps = [1 + int(np.argmax(stats["beta"][:, i] >= 1)) for i in range(len(deltas))]
+    kept = np.flatnonzero(stats["beta"][-1] >= 1)
+    if kept.size == 0:
+        raise RuntimeError(
+            f"no adaptive run reached beta = 1 in {len(rows)} steps for any of the deltas {deltas.tolist()}: take more "
+            f"particles, a lower `target_ess`, or a fixed schedule."
+        )
+    deltas = deltas[kept]
+    steps = [1 + int(np.argmax(stats["beta"][:, i] >= 1)) for i in kept]
     num = schedule if isinstance(schedule, int) else 1 + steps[int(np.argmin(np.abs(deltas)))]
-    return np.stack(
-        [
-            respace(
-                jnp.concatenate([jnp.zeros(1), stats["beta"][: steps[i], i]]),
-                jnp.asarray(stats["length"][: steps[i], i]),
-                num,
-            )
-            for i in range(len(deltas))
-        ]
-    )
+    betas = [
+        respace(jnp.concatenate([jnp.zeros(1), stats["beta"][:n, i]]), jnp.asarray(stats["length"][:n, i]), num)
+        for i, n in zip(kept, steps, strict=True)
+    ]
+    return deltas, np.stack(betas)
 
 
 @jax.jit
@@ -235,6 +243,8 @@ class Winner(NamedTuple):
     delta: float
     gain: float
     gain_se: float
+    num_dropped: int
+    """Candidates that did not come to the target and were not compared."""
 
 
 def compare(
@@ -249,10 +259,13 @@ def compare(
 ) -> Winner:
     """Successive halving by the mean log Z-hat: every round makes as many runs, shared by half as many candidates.
 
-    The candidate nearest to the geometric path stays to the end, for the winner to be compared with it.
+    The candidate nearest to the geometric path stays to the end, for the winner to be compared with it. One whose
+    adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
     """
     draw_key, key = jax.random.split(key)
-    betas = _schedules(path, deltas, schedule, kernel, num_particles, draw_key)
+    num_given = len(deltas)
+    deltas, betas = _schedules(path, deltas, schedule, kernel, num_particles, draw_key)
+    num_dropped = num_given - len(deltas)
     values: list[list[float]] = [[] for _ in deltas]
     alive, geometric = list(range(len(deltas))), int(np.argmin(np.abs(deltas)))
     while True:
@@ -270,8 +283,8 @@ def compare(
     gain = float(np.mean(values[best]) - np.mean(values[geometric]))
     error = float(np.hypot(_error(values[best]), _error(values[geometric])))
     if deltas[geometric] == 0 and not gain > 2 * error:
-        return Winner(0.0, 0.0, error)
-    return Winner(float(deltas[best]), gain, error)
+        return Winner(0.0, 0.0, error, num_dropped)
+    return Winner(float(deltas[best]), gain, error, num_dropped)
 
 
 def num_runs(num_candidates: int, num_seeds: int) -> int:

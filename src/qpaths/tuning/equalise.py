@@ -59,6 +59,7 @@ def equalise(
     is the number of distributions, or a fixed schedule to start from; without either an adaptive run decides how many.
     """
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    check_num("num_rounds", num_rounds, smallest=1)
     num, start = _number_and_start(schedule)
     known: tuple[Array, Array] | None = None
     for done in range(1, num_rounds + 1):

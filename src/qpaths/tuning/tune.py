@@ -11,7 +11,7 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from .._types import Point, PRNGKey
-from ..algorithms.checks import check_parts, example_of
+from ..algorithms.checks import check_num, check_parts, example_of
 from ..densities import as_pytree
 from ..kernels import HMC, AbstractKernel, FrozenKernel
 from ..kernels.base import FlatPath
@@ -94,9 +94,11 @@ def tune(
     problems given. `target_samples`, where there are exact draws from the targets (one per problem: simulated data),
     make the schedule equal in the forward-reverse discrepancy.
     """
+    check_num("num_chains", num_chains, smallest=1)
     if num_gradients is not None:
         search = Search()
         if num_leapfrog is not None:
+            check_num("num_leapfrog", num_leapfrog, smallest=1)
             search = search._replace(leapfrogs=(num_leapfrog,))
         if q is not None:
             search = search._replace(deltas=())
@@ -164,6 +166,11 @@ def _tune_chains(
         raise TypeError(f"`kernel` must be HMC where `num_gradients` is given, got {type(kernel).__name__}.")
     if num_gradients < 16:
         raise ValueError(f"`num_gradients` must be at least 16, got {num_gradients}: it is the length of one chain.")
+    if problems is not None and (isinstance(path, AbstractPath) or not callable(path)):
+        raise TypeError(
+            f"`path` must be a function that makes the path of one of the `problems`, got {type(path).__name__}: "
+            f"give `lambda problem: QPath(...)`."
+        )
     start_key, key = jax.random.split(key)
     if problems is None:
         tuned = _tune_population(path, start_key, 8 * num_chains * num_gradients, kernel, reference)
@@ -327,8 +334,9 @@ def _with_best_q(
     compare_key, pilot_key = jax.random.split(key)
     winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_key)
     allowance.spend_cost(int(num_runs(len(_DELTAS), _SEEDS) * num_judged * cost_per_particle), kernel)
+    lost = f" ({winner.num_dropped} of {len(_DELTAS)} did not reach the target)" if winner.num_dropped else ""
     if winner.delta == 0:
-        return path, pilot, "q = 1, the geometric path: no other q was better beyond noise"
+        return path, pilot, f"q = 1, the geometric path: no other q was better beyond noise{lost}"
     path = with_delta(path, winner.delta)
     best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=float(allowance.left))
     allowance.spend(best)
@@ -337,6 +345,6 @@ def _with_best_q(
         best,
         (
             f"q = {1 - winner.delta:.6g}, whose bound on the log evidence was {winner.gain:.2f} +- "
-            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots"
+            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots{lost}"
         ),
     )
