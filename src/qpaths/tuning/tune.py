@@ -80,11 +80,11 @@ def tune(
 ) -> Tuned:
     """Choose reference, q, schedule and kernel for a run of `budget` evaluations, a gradient counted as two.
 
-    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals adaptively from the base. A Student-t
-    distribution fitted to where it ends is the new base if the path from there is much shorter and finds no less mass,
-    and if the particles look like one mode without heavy tails and hard bounds (`reference=False` keeps the base). On a path that is
-    still long a few values of q are compared by the bound that they reach. All settings are frozen: with them AIS and
-    SMC are unbiased.
+    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals
+    adaptively from the base. A Student-t distribution fitted to where it ends is the new base if the path from there is
+    much shorter and finds no less mass, and if the target looks like one mode without heavy tails and hard bounds
+    (`reference=False` keeps the base). On a path that is still long a few values of q are compared by the bound that
+    they reach. All settings are frozen: with them AIS and SMC are unbiased.
 
     With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC). Then the split between
     distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach, unless
@@ -269,8 +269,8 @@ def _with_reference(
             path,
             first,
             (
-                f"annealed from the base: the target ends at a hard bound, beyond which a distribution fitted to it has "
-                f"{outside:.0%} of its draws"
+                f"annealed from the base: the target ends at a hard bound, beyond which lie {outside:.0%} of the draws "
+                f"from a distribution fitted to it"
             ),
         )
     shorter = eqx.tree_at(lambda p: p.base, path, base)
