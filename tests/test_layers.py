@@ -38,6 +38,7 @@ LAYERS = [
     ["experiments"],
     ["report", "demo", "model_file"],
     ["cli"],
+    ["__main__"],
 ]
 
 MODULES = sorted(p for p in SOURCE.rglob("*.py") if p != SOURCE / "__init__.py")
