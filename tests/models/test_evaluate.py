@@ -255,9 +255,9 @@ def test_errors_in_words(model, data, key):
         (lambda x: x - 1, r"`x` must lie in \[0, 1\], got -1"),
         (lambda x: 255 * jnp.ones_like(x, jnp.uint8), r"`x` must lie in \[0, 1\], got 255"),
         (lambda x: x.at[3, 2].set(jnp.nan), r"`x` must lie in \[0, 1\], got nan"),
-        (lambda x: x[0], r"one image per row, got shape \(12,\): .* give a single one as `x\[None\]`"),
-        (lambda x: x[:, :1], r"must be one image of shape \(12,\), as the decoder draws them, got \(1,\)"),
-        (lambda x: x[:, :11], r"must be one image of shape \(12,\), as the decoder draws them, got \(11,\)"),
+        (lambda x: x[0], r"one image of 12 pixels per row, got shape \(12,\): .* give a single one as `x\[None\]`"),
+        (lambda x: x[:, :1], r"one image of 12 pixels per row, got shape \(8, 1\)"),
+        (lambda x: x[:, :11], r"one image of 12 pixels per row, got shape \(8, 11\)"),
     ],
 )
 def test_bad_images(change, message, problem, data):

@@ -154,11 +154,14 @@ def check_pixels(decoder: Any, x: Any) -> None:
 def check_rows(decoder: Any, x: Any) -> None:
     """Raise if `x` is not one image per row for a Bernoulli decoder, or has no leading axis for another."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(x)]
-    if isinstance(decoder, BernoulliDecoder) and [len(shape) for shape in shapes] != [2]:
-        raise ValueError(
-            f"`x` must hold one image per row, got shape {', '.join(map(str, shapes))}: flatten images to rows, and "
-            f"give a single one as `x[None]`."
-        )
+    if isinstance(decoder, BernoulliDecoder):
+        # A guide in low precision does not know its number.
+        num_pixels = getattr(decoder.network, "num_out", None)
+        if [len(shape) for shape in shapes] != [2] or shapes[0][1] != (num_pixels or shapes[0][1]):
+            raise ValueError(
+                f"`x` must hold one image of {num_pixels or 'all'} pixels per row, got shape "
+                f"{', '.join(map(str, shapes))}: flatten images to rows, and give a single one as `x[None]`."
+            )
     if () in shapes:
         raise ValueError("`x` must have an axis of observations in front, got a number: give one as `x[None]`.")
     check_pixels(decoder, x)
