@@ -96,12 +96,24 @@ def test_a_run_is_stored_and_goes_on(tmp_path):
         (["run", "fig2", "--set", "num_betas=few"], "'num_betas' must be a whole number, got 'few'"),
         (["run", "fig2", "--seeds", "3"], "nothing in fig2 is random"),
         (["run", "fig_escort", "--set", "orders=5", "--smoke"], "`orders` must lie between 1 and 3"),
-        (["run", "table1", "--set", "datasets=iris", "--smoke"], "must be one of pima, sonar, got 'iris'"),
+        (["run", "table1", "--set", "datasets=iris", "--smoke"], "must be among pima, sonar, got 'iris'"),
+        (["run", "table1", "--set", "datasets=pima,iris"], "`datasets` must be among pima, sonar, got 'iris'"),
+        (["run", "fig2", "--smoke", "--out", "a_file"], "the folder a_file cannot be made (File exists)"),
+        (["run", "fig2", "--smoke", "--out", "a_file/in"], "the folder a_file/in cannot be made (Not a directory)"),
         (["report", "nowhere"], "there is no folder nowhere"),
+        (["run"], "`qpaths run --help` shows what can be given"),
+        (["run", "fig4", "--seeds", "0"], "Invalid value for '--seeds'"),
+        (["run", "fig2", "--jobs", "x"], "Invalid value for '--jobs'"),
+        (["go"], "No such command 'go'; `qpaths --help` shows what can be given"),
+        (["--go"], "No such option: --go; `qpaths --help` shows what can be given"),
+        (["data", "foo"], "there is no data set 'foo'"),
+        (["evidence", "ends.py"], "ends.py calls sys.exit(3): it must only define log_prior, log_likelihood"),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "a_file").touch()
+    (tmp_path / "ends.py").write_text("import sys\nsys.exit(3)\n")
     done = _call(*arguments)
     assert done.exit_code == 2
     line = done.stderr.splitlines()[-1]
@@ -110,11 +122,23 @@ def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch)
     assert "Traceback" not in done.output
 
 
-@pytest.mark.parametrize(
-    "arguments", [["run"], ["run", "fig2", "--seeds", "0"], ["run", "fig2", "--jobs", "x"], ["go"]]
-)
-def test_wrong_usage_is_code_2(arguments):
-    assert _call(*arguments).exit_code == 2
+def test_debug_shows_a_wrong_usage_as_it_came():
+    done = _call("--debug", "run")
+    assert done.exit_code == 2
+    assert "Usage:" in done.stderr
+
+
+def test_a_damaged_row_is_told_before_the_sweep(tmp_path, monkeypatch):
+    experiment = find_all()["fig2"]
+    settings = {**experiment.settings, **experiment.smoke}
+    with Store.create(tmp_path, experiment, settings, 1) as store:
+        store.add(experiment.runs(settings, 1)[0], {}, store.add_environment({}), 1.0)
+        with store.connection:
+            store.connection.execute("UPDATE rows SET content = '[]'")
+    monkeypatch.setattr("qpaths.experiments.sweep.sweep", lambda *given, **named: pytest.fail("the sweep began"))
+    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
+    assert done.exit_code == 2
+    assert "row 1 of" in done.stderr
 
 
 def test_a_folder_of_another_experiment_is_refused(tmp_path):

@@ -16,9 +16,17 @@ class _Commands(TyperGroup):
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--debug" in args:
+        debug = "--debug" in args
+        if debug:
             args = ["--debug", *(arg for arg in args if arg != "--debug")]
-        return super().parse_args(ctx, args)
+        if debug or not args:  # without any the help is shown, which is an error of usage too
+            return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if hasattr(error, "format_message"):
+                _complain_of_usage(error)
+            raise
 
     def invoke(self, ctx: Any) -> Any:
         from .experiments.base import UserError
@@ -28,13 +36,22 @@ class _Commands(TyperGroup):
         except (typer.Exit, typer.Abort):
             raise
         except Exception as error:
-            if ctx.params.get("debug") or hasattr(error, "exit_code"):  # which errors of usage have
+            if ctx.params.get("debug"):
                 raise
+            if hasattr(error, "format_message"):
+                _complain_of_usage(error)
             if isinstance(error, UserError | OSError | ValueError | ArithmeticError):
                 _complain(str(error), code=2)
             _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
         except KeyboardInterrupt:
             _complain("interrupted; what was finished is stored, and the same command goes on from there.", code=130)
+
+
+def _complain_of_usage(error: Any) -> NoReturn:
+    """A wrong command, option or value, in one line in place of a box."""
+    context = getattr(error, "ctx", None)
+    command = "qpaths" if context is None or context.parent is None else f"qpaths {context.info_name}"
+    _complain(f"{error.format_message().rstrip('.')}; `{command} --help` shows what can be given.", code=2)
 
 
 def _complain(message: str, code: int) -> NoReturn:
@@ -115,8 +132,10 @@ def report(
     from .report import write_report
 
     page = out or folder / "report.html"
-    write_report(folder, page)
+    unreadable = write_report(folder, page)
     typer.echo(f"Report: {page.resolve()}")
+    if unreadable:
+        _complain(f"not all folders could be drawn, {len(unreadable)} not. The first: {unreadable[0].reason}", code=2)
 
 
 @app.command()
@@ -130,10 +149,11 @@ def data(
 
     For `omniglot` that is the canonical `chardata.mat`, or an .npz with drawings rendered from the strokes.
     """
+    from .experiments.base import UserError
     from .experiments.console import show_omniglot
 
     if name != "omniglot":
-        raise typer.BadParameter(f"there is no data set {name!r}: the one that does not ship with qpaths is omniglot.")
+        raise UserError(f"there is no data set {name!r}: the one that does not ship with qpaths is omniglot.")
     show_omniglot(path)
 
 

@@ -38,6 +38,11 @@ def load_model(model: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"there is no file {model}: give a Python file that defines {', '.join(_NAMES)}.")
     try:
         found = runpy.run_path(str(model))
+    except SystemExit as error:
+        raise ValueError(
+            f"{model} calls sys.exit({error.code}): it must only define {', '.join(_NAMES)}; put what else it does "
+            f"under `if __name__ == '__main__':`."
+        ) from error
     except Exception as error:
         raise ValueError(f"{model} cannot be run as Python ({type(error).__name__}: {error}).") from error
     missing = [name for name in _NAMES if not callable(found.get(name))]

@@ -1,6 +1,7 @@
 """Stored rows in, one page out: pictures, tables and verdicts of experiments as HTML that needs no other file."""
 
 import base64
+import contextlib
 import html
 import importlib
 import io
@@ -13,7 +14,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 
 from .experiments.base import Claim, Experiment, Picture, Row, Sheet, UserError, Verdict, find, rehearsed
-from .experiments.store import FILE, Store
+from .experiments.store import FILE, Store, damaged
 
 _STYLE = """
 :root { color-scheme: light; --ink: #1c2733; --soft: #5b6875; --line: #d5dbe1; --ground: #f5f7f9; }
@@ -74,10 +75,15 @@ class Stored:
     environments: list[dict[str, Any]]
     seconds: float
     rows: list[Row]
+    num_planned: int
 
-    @property
-    def num_planned(self) -> int:
-        return len(self.experiment.runs(self.meta["settings"], self.meta["num_seeds"]))
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A folder that cannot be drawn, and why."""
+
+    folder: Path
+    reason: str
 
 
 def load(folder: Path) -> Stored:
@@ -90,11 +96,15 @@ def load(folder: Path) -> Stored:
                 f"{folder} holds runs of version {meta['version']} of {experiment.name}, and this qpaths draws version "
                 f"{experiment.version}: report them with the qpaths that ran them."
             )
-        return Stored(folder, experiment, meta, store.environments(), store.seconds(), store.rows())
+        try:
+            num_planned = len(experiment.runs(meta["settings"], meta["num_seeds"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(folder, f"its settings are no sweep: {type(error).__name__} {error}") from error
+        return Stored(folder, experiment, meta, store.environments(), store.seconds(), store.rows(), num_planned)
 
 
-def load_all(folder: Path) -> list[Stored]:
-    """The folder itself if it holds runs, else every folder in it that does."""
+def load_all(folder: Path) -> list[Stored | Unreadable]:
+    """The folder itself if it holds runs, else every folder in it that does; of several a bad one is no error."""
     if not folder.is_dir():
         raise UserError(f"there is no folder {folder}: give one that `qpaths run` wrote.")
     if (folder / FILE).is_file():
@@ -102,23 +112,41 @@ def load_all(folder: Path) -> list[Stored]:
     inside = sorted(child for child in folder.iterdir() if (child / FILE).is_file())
     if not inside:
         raise UserError(f"{folder} holds no runs, and no folder in it does: give one that `qpaths run` wrote.")
-    return [load(child) for child in inside]
+    return [_load_or_say_why(child) for child in inside]
 
 
-def write_report(folder: Path, page: Path) -> None:
-    """Write the page of all experiments in a folder; a page already there is replaced at the very end."""
-    content = render(load_all(folder))
-    page.parent.mkdir(parents=True, exist_ok=True)
+def _load_or_say_why(folder: Path) -> Stored | Unreadable:
+    try:
+        return load(folder)
+    except (UserError, OSError) as error:
+        return Unreadable(folder, str(error))
+
+
+def write_report(folder: Path, page: Path) -> list[Unreadable]:
+    """Write the page of all experiments in a folder; a page already there is replaced at the very end.
+
+    Returns the folders that it could not draw, for which the page says why.
+    """
+    if page.is_dir():
+        raise UserError(f"{page} is a folder: give a file for the page, such as {page / 'report.html'}.")
+    stored = load_all(folder)
+    content = render(stored)
     temporary = page.with_name(f".{page.name}.{os.getpid()}.part")
     try:
+        page.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(content, encoding="utf-8")
         os.replace(temporary, page)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    except OSError as error:
+        raise UserError(
+            f"{page} cannot be written ({error.strerror}): make room, or give another file with --out."
+        ) from error
+    finally:
+        with contextlib.suppress(OSError):  # its folder may be what is missing
+            temporary.unlink()
+    return [one for one in stored if isinstance(one, Unreadable)]
 
 
-def render(stored: Sequence[Stored]) -> str:
+def render(stored: Sequence[Stored | Unreadable]) -> str:
     """The page."""
     version = importlib.import_module(__package__).__version__
     title = "Experiments of the q-paths paper"
@@ -136,15 +164,23 @@ def render(stored: Sequence[Stored]) -> str:
     )
 
 
-def _contents(stored: Sequence[Stored]) -> str:
-    lines = "".join(
-        f'<li><a href="#{_text(_anchor(one))}">{_text(one.experiment.name)}</a>: {_text(one.experiment.title)}</li>'
-        for one in stored
-    )
+def _contents(stored: Sequence[Stored | Unreadable]) -> str:
+    def line(one: Stored | Unreadable) -> str:
+        name, title = one.folder.name, "cannot be drawn"
+        if isinstance(one, Stored):
+            name, title = one.experiment.name, one.experiment.title
+        return f'<li><a href="#{_text(_anchor(one))}">{_text(name)}</a>: {_text(title)}</li>'
+
+    lines = "".join(map(line, stored))
     return f"<ul>{lines}</ul>"
 
 
-def _section(stored: Stored) -> str:
+def _section(stored: Stored | Unreadable) -> str:
+    if isinstance(stored, Unreadable):
+        return (
+            f'<section id="{_text(_anchor(stored))}">\n<h2>{_text(stored.folder.name)}: cannot be drawn</h2>\n'
+            f"<p>{_text(stored.reason)}</p>\n</section>\n"
+        )
     experiment = stored.experiment
     rows = stored.rows
     heading = f"{experiment.name}: {experiment.title}"
@@ -221,8 +257,8 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def _anchor(stored: Stored) -> str:
-    return stored.folder.resolve().name or stored.experiment.name
+def _anchor(stored: Stored | Unreadable) -> str:
+    return stored.folder.resolve().name or "runs"
 
 
 def _text(value: str) -> str:

@@ -237,3 +237,12 @@ def test_the_paper_is_as_printed():
     assert len(grid) == 20
     assert grid[0] == pytest.approx(1e-5)
     assert any(delta == pytest.approx(1 - 0.9979308619188852) for delta in grid)  # the best of the linear Pima rows
+
+
+def test_one_image_cannot_tell_what_its_noise_is(synthetic):
+    """Neither that bounds are ordered nor that they narrow, however the one gap looks."""
+    for sign in (1, -1):
+        rows = _changed(synthetic("omniglot_bdmc"), lambda row: {"gaps": [sign * row["gaps"][0]]})
+        verdicts = _verdicts("omniglot_bdmc", rows)
+        found = [v for words, v in verdicts.items() if "below the upper bound" in words or "never widen" in words]
+        assert found == [Verdict.OPEN, Verdict.OPEN]

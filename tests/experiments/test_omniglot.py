@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from qpaths.cli import app
 from qpaths.experiments import omniglot, omniglot_ais, omniglot_bdmc
 from qpaths.experiments.base import UserError, find, rehearsed
-from qpaths.experiments.store import Store
 from qpaths.models import VAE, evaluate
 from qpaths.models import omniglot as data
 
@@ -73,13 +72,45 @@ def test_a_run_goes_on_where_the_device_has_no_memory(weights, monkeypatch):
     assert found["gaps"] == wanted["gaps"]
 
 
-def test_finished_rows_are_kept_when_a_run_fails(weights, tmp_path):
-    small = ["--smoke", "--model", weights, "--set", "columns=released,guessed", "--out", tmp_path]
+def test_a_wrong_value_in_a_list_is_told_before_the_first_run(weights, tmp_path):
+    small = ["--smoke", "--model", weights, "--set", "columns=released,guessed", "--out", tmp_path / "new"]
     done = _call("run", "omniglot_bdmc", *small)
     assert done.exit_code == 2
     assert "`columns` must be among released, kernel, tuned, split, got 'guessed'" in done.stderr
-    with Store.open(tmp_path) as store:
-        assert store.count() == 2
+    assert not (tmp_path / "new").exists()
+
+
+def test_other_weights_under_the_same_name_need_another_folder(tmp_path, monkeypatch):
+    """The row is made up: what counts is that it was stored for other content of the file."""
+    monkeypatch.chdir(tmp_path)
+
+    def interrupted(experiment, settings, num_seeds, store, **named):
+        store.add(experiment.runs(settings, num_seeds)[0], {}, store.add_environment({}), 1.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("qpaths.experiments.sweep.sweep", interrupted)
+    command = ["run", "omniglot_ais", "--smoke", "--model", "some.npz", "--set", "images=some_images.npz"]
+    for seed, code in ((3, 130), (3, 130), (4, 2)):
+        VAE.random(jax.random.key(seed), num_pixels=784, hidden=(2, 2), num_latent=2).save("some.npz")
+        np.savez("some_images.npz", train=np.zeros((1, 784)), test=np.zeros((1, 784)))
+        omniglot.load_model.cache_clear()
+        omniglot.test_images.cache_clear()
+        done = _call(*command)
+        assert done.exit_code == code, done.output
+    assert "holds runs with other settings (model_digest = " in done.stderr
+    VAE.random(jax.random.key(3), num_pixels=784, hidden=(2, 2), num_latent=2).save("some.npz")
+    np.savez("some_images.npz", train=np.zeros((1, 784)), test=np.ones((1, 784)))
+    omniglot.load_model.cache_clear()
+    assert "other settings (images_digest = " in _call(*command).stderr
+    omniglot.load_model.cache_clear()
+    omniglot.test_images.cache_clear()
+
+
+def test_what_ships_with_the_package_has_no_digest():
+    experiment = find("omniglot_ais")
+    assert experiment.inputs({**experiment.settings, **experiment.smoke}) == {}
+    changed = {**experiment.settings, "model": "paper", "model_digest": "0" * 16}
+    assert not rehearsed(experiment, changed, 1)
 
 
 @pytest.mark.parametrize(
@@ -92,8 +123,8 @@ def test_finished_rows_are_kept_when_a_run_fails(weights, tmp_path):
         (["omniglot_bdmc", "--smoke", "--model", "bad.npz"], "`bad.npz` cannot be read as .npz"),
         (["omniglot_bdmc", "--smoke", "--model", "nan.npz"], "entries that are NaN or infinite"),
         (["omniglot_bdmc", "--smoke", "--model", "wide.npz"], "decoder.0.weight must have shape (out, in)"),
-        (["omniglot_bdmc", "--smoke", "--base", "sky"], "`base` must be prior or encoder, got 'sky'"),
-        (["omniglot_bdmc", "--smoke", "--set", "precision=high"], "`precision` must be one of mixed, float32"),
+        (["omniglot_bdmc", "--smoke", "--base", "sky"], "`base` must be among prior, encoder, got 'sky'"),
+        (["omniglot_bdmc", "--smoke", "--set", "precision=high"], "`precision` must be among mixed, float32"),
         (["omniglot_ais", "--smoke", "--set", "images=find"], "neither chardata.mat nor omniglot28_strokes.npz"),
         (["omniglot_ais", "--smoke", "--set", "images=grey.npz"], "must lie in [0, 1], got 7"),
         (["omniglot_ais", "--smoke", "--set", "images=narrow.npz"], "one image of 784 pixels per row"),

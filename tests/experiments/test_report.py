@@ -128,10 +128,41 @@ def test_a_folder_without_runs_is_told(tmp_path):
 
 def test_rows_of_another_version_are_not_drawn(tmp_path, synthetic, monkeypatch):
     _store(tmp_path, "fig4", synthetic("fig4")[:3])
-    newer = dataclasses.replace(find("fig4"), version=2)
+    version = find("fig4").version
+    newer = dataclasses.replace(find("fig4"), version=version + 1)
     monkeypatch.setattr(report, "find", lambda name: newer)
-    with pytest.raises(UserError, match="runs of version 1 of fig4, and this qpaths draws version 2"):
+    with pytest.raises(UserError, match=f"of version {version} of fig4, and this qpaths draws version {version + 1}"):
         report.load(tmp_path)
+
+
+def _execute(folder, statement):
+    with Store.open(folder) as store, store.connection:
+        store.connection.execute(statement)
+
+
+def test_a_bad_folder_does_not_keep_the_others_from_the_page(tmp_path, synthetic):
+    for name in ("bad", "good", "old", "short"):
+        _store(tmp_path / name, "fig_varying_n", synthetic("fig_varying_n")[:3])
+    _execute(tmp_path / "bad", "UPDATE rows SET content = '[]' WHERE id = 2")
+    _execute(tmp_path / "old", "UPDATE meta SET value = '1' WHERE name = 'version'")
+    _execute(tmp_path / "short", "UPDATE meta SET value = '{}' WHERE name = 'settings'")
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "not all folders could be drawn, 3 not. The first: row 2 of" in done.stderr
+    text = (tmp_path / "report.html").read_text()
+    page = _Page(text)
+    assert page.open == []
+    assert len(page.images) == 1
+    assert all(link[1:] in page.ids for link in page.links)
+    for words in ("bad: cannot be drawn", "row 2 of", "holds runs of version 1", "its settings are no sweep: KeyError"):
+        assert words in text
+
+
+def test_a_page_that_is_a_folder_is_told(tmp_path, synthetic):
+    _store(tmp_path, "fig_varying_n", synthetic("fig_varying_n")[:3])
+    done = CliRunner().invoke(app, ["report", str(tmp_path), "--out", str(tmp_path)])
+    assert done.exit_code == 2
+    assert f"{tmp_path} is a folder: give a file for the page" in done.stderr
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, synthetic, monkeypatch):
@@ -145,7 +176,7 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, synthetic, m
     monkeypatch.setattr("pathlib.Path.write_text", full)
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 2
-    assert "No space left on device" in done.stderr
+    assert f"{page} cannot be written (No space left on device): make room" in done.stderr
     assert page.read_text() == "old"
     assert sorted(child.name for child in tmp_path.iterdir()) == ["report.html", FILE]
 

@@ -160,6 +160,31 @@ def test_a_file_that_does_not_say_whose_it_is_is_refused(tmp_path):
         _fill(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("settings", "[1]", r"its settings is \[1\]"),
+        ("num_seeds", '"two"', "its num_seeds is 'two'"),
+        ("experiment", "7", "its experiment is 7"),
+        ("version", "null", "its version is None"),
+    ],
+)
+def test_meta_of_wrong_types_is_damage(tmp_path, name, value, words):
+    _fill(tmp_path)
+    _change(tmp_path, f"UPDATE meta SET value = '{value}' WHERE name = '{name}'")
+    for attempt in (_rows, _fill):
+        with pytest.raises(UserError, match=rf"{FILE} is damaged or no table of qpaths \({words}\)"):
+            attempt(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{", "[1]"])
+def test_a_damaged_environment_is_told(tmp_path, content):
+    _fill(tmp_path)
+    _change(tmp_path, f"UPDATE environments SET content = '{content}'")
+    with Store.open(tmp_path) as store, pytest.raises(UserError, match=rf"{FILE} is damaged or no table of qpaths"):
+        store.environments()
+
+
 def test_a_file_of_another_version_is_refused(tmp_path):
     _fill(tmp_path)
     _change(tmp_path, "UPDATE meta SET value = '99' WHERE name = 'schema'")

@@ -1,5 +1,7 @@
 """Many observations at once: the same numbers as one at a time, known evidence, and the released protocol's rule."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import jax.scipy.stats as jst
@@ -240,3 +242,32 @@ def test_errors_in_words(model, data, key):
         Problem(model.decoder, q=0.9, delta=0.1)
     with pytest.raises(ValueError, match="`latents` must be one for each of the 8 observations, got 4"):
         evaluate_bounds(Problem(model.decoder), x, z[:4], ALGORITHM, key=key)
+    # Without the check of types that only the tests have.
+    with pytest.raises(TypeError, match="`algorithm` must be an AIS or a ReleasedProtocol, got BDMC"):
+        inspect.unwrap(evaluate_lower)(Problem(model.decoder), x, ALGORITHM, key=key)
+    with pytest.raises(TypeError, match="`algorithm` must be a BDMC or a ReleasedProtocol, got AIS"):
+        inspect.unwrap(evaluate_bounds)(Problem(model.decoder), x, z, ALGORITHM.forward, key=key)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: x - 1, r"`x` must lie in \[0, 1\], got -1"),
+        (lambda x: 255 * jnp.ones_like(x, jnp.uint8), r"`x` must lie in \[0, 1\], got 255"),
+        (lambda x: x.at[3, 2].set(jnp.nan), r"`x` must lie in \[0, 1\], got nan"),
+        (lambda x: x[0], r"one image of 12 pixels per row, got shape \(12,\): .* give a single one as `x\[None\]`"),
+        (lambda x: x[:, :1], r"one image of 12 pixels per row, got shape \(8, 1\)"),
+        (lambda x: x[:, :11], r"one image of 12 pixels per row, got shape \(8, 11\)"),
+    ],
+)
+def test_bad_images(change, message, problem, data):
+    z, x = data
+    with pytest.raises(ValueError, match=message):
+        evaluate_lower(problem, change(x), ALGORITHM.forward, key=KEY)
+    with pytest.raises(ValueError, match=message):
+        evaluate_bounds(problem, change(x), z, ALGORITHM, key=KEY)
+
+
+def test_a_number_is_no_row_of_observations(key):
+    with pytest.raises(ValueError, match="must have an axis of observations in front"):
+        evaluate_lower(lambda x: None, jnp.ones(()), ALGORITHM.forward, key=key)

@@ -10,6 +10,7 @@ import pytest
 from scipy.io import savemat
 
 from qpaths.models import (
+    VAE,
     Settings,
     binarise,
     check_images,
@@ -17,6 +18,7 @@ from qpaths.models import (
     load_omniglot,
     load_vae,
     omniglot,
+    train,
     train_vae,
     training,
 )
@@ -70,6 +72,8 @@ def test_resumed_training_gives_the_same_numbers(trained, images, tmp_path, monk
     jax.tree.map(np.testing.assert_array_equal, again, trained)
     with pytest.raises(ValueError, match="belongs to another run: `num_samples` was 4, and is 5"):
         train_vae(images, dataclasses.replace(SETTINGS, num_samples=5), checkpoint=file)
+    with pytest.raises(ValueError, match=r"`images` was shape \(105, 10\), digest \w+, and is shape \(105, 10\)"):
+        train_vae(1 - images, SETTINGS, checkpoint=file)
 
 
 def test_progress_is_told(images, tmp_path, capsys, trained):
@@ -93,6 +97,14 @@ def test_settings():
     assert Settings(q=0.0).objective.rule == "right"
     with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
         Settings(batch_size=0)
+    with pytest.raises(ValueError, match="`num_samples` must be at least 1, got 0"):
+        Settings(num_samples=0)
+    with pytest.raises(ValueError, match="`num_latent` must be at least 1, got 0"):
+        Settings(num_latent=0)
+    with pytest.raises(ValueError, match="`hidden` must hold sizes of layers"):
+        Settings(hidden=())
+    with pytest.raises(ValueError, match="`gradient` must be reparameterised or covariance, got 'foo'"):
+        Settings(gradient="foo")
     with pytest.raises(ValueError, match="the step size must fall to a positive one"):
         Settings(final_learning_rate=1.0)
     with pytest.raises(ValueError, match="`batch_size` is 100, and there are only 3 images"):
@@ -126,6 +138,60 @@ def test_command(tmp_path, capsys):
     assert log["settings"]["num_latent"] == load_vae(out).decoder.num_latent == 4
     assert main(["--data", str(tmp_path / "none.npz"), "--out", str(out)]) == 2
     assert "error: there are no Omniglot images at" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--out", "weights.pt"], "stored as .npz or .safetensors, got `weights.pt`"),
+        (["--out", "none/weights.npz"], "there is no folder `none`"),
+        (["--checkpoint", "none/state"], "there is no folder `none`: make it, or give another --checkpoint"),
+        (["--test-images", "0"], "--test-images: it must be a whole number of at least 1, got '0'"),
+        (["--precision", "foo"], "--precision: invalid choice: 'foo'"),
+        (["--samples", "0"], "--samples: it must be a whole number of at least 1, got '0'"),
+    ],
+)
+def test_wrong_options_are_told_before_the_training(options, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("qpaths.models.train.load_omniglot", lambda path: pytest.fail("the data were read"))
+    try:
+        code = main(["--data", "data.npz", "--out", "weights.npz", *options])
+    except SystemExit as ended:
+        code = ended.code
+    assert code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_option_has_help_and_ctrl_c_says_where_the_state_is(tmp_path, monkeypatch, capsys):
+    assert all(action.help for action in train._parser()._actions)
+
+    def interrupted(arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "run", interrupted)
+    state = tmp_path / "state.qpaths"
+    state.touch()
+    command = ["--data", "data.npz", "--out", "weights.npz"]
+    assert main([*command, "--checkpoint", str(state)]) == 130
+    assert (
+        capsys.readouterr().err == f"interrupted; the checkpoint is {state}, and the same command goes on from there.\n"
+    )
+    assert main(command) == 130
+    assert "nothing is stored: with --checkpoint FILE" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x: 255 * x, r"must lie in \[0, 1\], got 255"),
+        (lambda x: x[0], r"one image of 12 pixels per row, got shape \(12,\): .* give a single one as `x\[None\]`"),
+        (lambda x: x[:, :1], r"one image of 12 pixels per row, got shape \(2, 1\)"),
+    ],
+)
+def test_importance_bounds_of_bad_images(change, message, key):
+    model = VAE.random(key, num_pixels=12, hidden=(3,), num_latent=2)
+    with pytest.raises(ValueError, match=message):
+        importance_bounds(model, change(jnp.ones((2, 12))), key=key, num_samples=2)
 
 
 def test_canonical_file(tmp_path, monkeypatch):
@@ -180,5 +246,6 @@ def test_bytes_are_scaled(key):
     assert images.dtype == np.float32
     np.testing.assert_array_equal(images, 1.0)
     np.testing.assert_array_equal(binarise(images, key), 1.0)
+    np.testing.assert_array_equal(check_images(np.eye(2, 784, dtype=np.uint8)), np.eye(2, 784))  # already 0 and 1
     half = jnp.mean(binarise(np.full((100, 784), 0.3, np.float32), key))
     np.testing.assert_allclose(half, 0.3, atol=5 * 0.46 / 280)

@@ -50,6 +50,27 @@ def test_bernoulli_likelihood(dtype):
     np.testing.assert_array_equal(in_x, logits)
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int32", "uint8"])
+def test_whole_numbers_are_pixels_too(dtype, small):
+    z, x = jnp.zeros(3, jnp.float32), jnp.arange(12) % 2
+    value, slope = jax.value_and_grad(small.decoder.log_likelihood)(z, x.astype(dtype))
+    wanted, wanted_slope = jax.value_and_grad(small.decoder.log_likelihood)(z, x.astype(jnp.float32))
+    assert value.dtype == jnp.float32
+    assert value == wanted
+    np.testing.assert_array_equal(slope, wanted_slope)
+
+
+def test_images_of_another_shape_or_range_are_refused(small):
+    z, x = jnp.zeros(3, jnp.float32), jnp.ones(12, jnp.float32)
+    for wrong in (x[:1], x[:11]):
+        with pytest.raises(ValueError, match=r"one image of shape \(12,\), as the decoder draws them, got \(1"):
+            small.decoder.log_likelihood(z, wrong)
+    for wrong in (x - 2, 255 * x, x * jnp.nan):
+        with pytest.raises(ValueError, match=r"`x` must lie in \[0, 1\], got (-1|255|nan)"):
+            posterior_path(small.decoder, wrong)
+    posterior_path(GaussianDecoder(small.decoder.network, 1.0), -x)
+
+
 def test_bernoulli_samples_have_the_right_probabilities(key):
     """5 standard deviations of a share of 40,000 draws; drawing from the wrong side swaps the two pixels."""
     decoder = BernoulliDecoder(Network.random(key, [2, 2]))
@@ -159,6 +180,9 @@ def _change(**changes):
         (_change(enc_sig_bias=lambda a: a * np.nan), "enc_sig.bias has 3 entries that are NaN or infinite"),
         (_change(encoder_0_weight=lambda a: a.astype(int)), "encoder.0.weight must hold real numbers, got int"),
         (lambda arrays: {k: v for k, v in arrays.items() if k != "enc_mu.bias"}, "has no enc_mu.bias"),
+        (lambda arrays: {k: v for k, v in arrays.items() if "decoder.2" not in k}, "has no decoder.2.weight"),
+        (lambda arrays: {k: v for k, v in arrays.items() if "decoder.0" not in k}, "has no decoder.0.weight"),
+        (lambda arrays: {**arrays, "decoder.3.weight": arrays["decoder.2.weight"]}, "layers have even numbers"),
         (lambda arrays: {k: v for k, v in arrays.items() if "decoder" not in k}, "has no decoder.0.weight"),
         (_change(decoder_4_weight=lambda a: a[1:], decoder_4_bias=lambda a: a[1:]), "gives 11 pixels"),
     ],

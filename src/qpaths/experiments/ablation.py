@@ -14,7 +14,20 @@ from ..paths import QPath
 from ..schedules import AbstractFixedSchedule
 from ..tuning import choose_q, equalise, tune
 from ..tuning.pilot import run_pilot
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of, group, judge
+from .base import (
+    Claim,
+    Experiment,
+    Picture,
+    Row,
+    Run,
+    Settings,
+    Sheet,
+    all_of,
+    check_numbers,
+    check_words,
+    group,
+    judge,
+)
 from .datasets import load, logistic_regression
 from .paper import TRUTHS
 from .regression import q_path, run_smc, schedule_of
@@ -89,6 +102,15 @@ def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pi
     return _Plan(path, schedule, kernel)
 
 
+def _check(settings: Settings) -> None:
+    check_words(settings, "problems", ("toy", *TRUTHS))
+    check_words(settings, "variants", _VARIANTS)
+    check_numbers(settings, 1, "moves")
+    check_numbers(settings, 2, "num_distributions", "num_pilot")
+    # Two particles of the plain parts; tuned ones, which cost more or less, follow from pilots.
+    check_numbers(settings, 2 * (1 + (settings["num_distributions"] - 1) * settings["moves"]), "budget")
+
+
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
     common = {name: settings[name] for name in ("budget", "num_distributions", "moves", "num_pilot")}
     return [
@@ -100,9 +122,6 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
-    for name, known in (("problem", ("toy", *TRUTHS)), ("variant", _VARIANTS)):
-        if settings[name] not in known:
-            raise ValueError(f"`{name}s` must be among {', '.join(known)}, got {settings[name]!r}.")
     path, schedule, kernel = _plan(
         settings["problem"],
         settings["variant"],
@@ -225,6 +244,7 @@ EXPERIMENT = Experiment(
     smoke={"problems": ["toy"], "variants": ["none", "schedule alone"], "budget": 5000, "num_pilot": 50},
     runs=_runs,
     run_one=_run_one,
+    check=_check,
     pictures=_pictures,
     sheets=_sheets,
     claims=_claims,

@@ -5,6 +5,7 @@ import enum
 import functools
 import importlib
 import json
+import math
 import pkgutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -87,7 +88,9 @@ class Experiment:
 
     `settings` are the defaults; their types are those that `--set` accepts. `smoke` are the few that make it small.
     `runs(settings, num_seeds)` lists the sweep and `run_one(settings, seed)` does one run of it: a function of its
-    arguments alone, whose values JSON can hold. `pictures`, `sheets` and `claims` see stored rows, perhaps only some of
+    arguments alone, whose values JSON can hold. `check(settings)` raises, before the first run, if one of them could
+    not be done. `inputs(settings)` are digests of the files that the settings name; they become settings of the sweep,
+    so that rows of other content are not mixed. `pictures`, `sheets` and `claims` see stored rows, perhaps only some of
     them, and compute nothing anew. `num_seeds` is None where nothing is random. A sweep with other settings than the
     defaults is a rehearsal of the paper's, unless only those change that are `free`. Raise `version` when rows change
     their meaning, so that old folders are not mixed with new rows.
@@ -103,6 +106,8 @@ class Experiment:
     runs: Callable[[Settings, int], list[Run]]
     run_one: Callable[[Settings, int], dict[str, Any]]
     claims: Callable[[list[Row]], list[Claim]]
+    check: Callable[[Settings], None] = field(default=lambda settings: None)
+    inputs: Callable[[Settings], Settings] = field(default=lambda settings: {})
     pictures: Callable[[list[Row]], list[Picture]] = field(default=lambda rows: [])
     sheets: Callable[[list[Row]], list[Sheet]] = field(default=lambda rows: [])
     num_seeds: int | None = None
@@ -176,9 +181,26 @@ def _parse(key: str, text: str, default: Any) -> Any:
         value = kind(text)
     except ValueError:
         raise UserError(f"setting {key!r} must be {_NAMES[kind]}, got {text!r}.") from None
-    if value != value or text == "":
+    if text == "" or (kind is float and not math.isfinite(value)):
         raise UserError(f"setting {key!r} must be {_NAMES[kind]}, got {text!r}.")
     return value
+
+
+def check_words(settings: Settings, name: str, known: Iterable[str]) -> None:
+    """Raise if a setting, or one of a list, is not among the known words."""
+    known = list(known)
+    for value in settings[name] if isinstance(settings[name], list) else [settings[name]]:
+        if value not in known:
+            raise UserError(f"`{name}` must be among {', '.join(known)}, got {value!r}{nearest(value, known) or '.'}")
+
+
+def check_numbers(settings: Settings, low: int, *names: str, high: int | None = None) -> None:
+    """Raise if one of these settings, or one of a list, is too small or too large."""
+    for name in names:
+        for value in settings[name] if isinstance(settings[name], list) else [settings[name]]:
+            if value < low or (high is not None and value > high):
+                wanted = f"be at least {low}" if high is None else f"lie between {low} and {high}"
+                raise UserError(f"`{name}` must {wanted}, got {value}.")
 
 
 def group(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:

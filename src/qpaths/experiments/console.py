@@ -38,9 +38,12 @@ def run_experiment(
         raise UserError(f"nothing in {name} is random: run it without --seeds.")
     defaults = {**experiment.settings, **(experiment.smoke if smoke else {})}
     settings = with_changes(defaults, changes)
+    experiment.check(settings)
+    settings |= experiment.inputs(settings)
     num_seeds = seeds or (experiment.smoke_seeds if smoke else experiment.num_seeds) or 1
     folder = out or Path("out") / (f"{name}-smoke" if smoke else name)
     with Store.create(folder, experiment, settings, num_seeds) as store:
+        store.rows()  # a damaged one is better known before a long sweep than after it
         with _bar(experiment) as progress:
             sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, progress=progress)
         rows = store.rows()

@@ -7,7 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..kernels import RandomWalk
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of, group, judge, yes_or_no
+from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of, check_numbers, group, judge, yes_or_no
 from .datasets import load, logistic_regression
 from .paper import TRUTHS, figures
 from .regression import q_path, run_smc, schedule_of
@@ -15,6 +15,11 @@ from .statistics import Estimate, in_words, median, median_difference
 
 _TRUTH = TRUTHS["pima"].log_evidence
 _BEST = 0.99722
+
+
+def _check(settings: Settings) -> None:
+    check_numbers(settings, 1, "moves")
+    check_numbers(settings, 2, "num_particles", "num_distributions")
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
@@ -231,6 +236,7 @@ EXPERIMENT = Experiment(
     smoke={"moves": [1], "orders": [0.9, 0.99722, 1.0], "num_particles": 200},
     runs=_runs,
     run_one=_run_one,
+    check=_check,
     pictures=_pictures,
     sheets=_sheets,
     claims=_claims,

@@ -8,11 +8,31 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..kernels import RandomWalk
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, Verdict, all_of, group, judge, yes_or_no
+from .base import (
+    Claim,
+    Experiment,
+    Picture,
+    Row,
+    Run,
+    Settings,
+    Sheet,
+    Verdict,
+    all_of,
+    check_numbers,
+    group,
+    judge,
+    yes_or_no,
+)
 from .datasets import Regression, load, logistic_regression
 from .paper import delta_grid
 from .regression import q_path, run_smc, schedule_of
 from .statistics import Estimate, mean
+
+
+def _check(settings: Settings) -> None:
+    check_numbers(settings, 1, "num_data", high=len(load("pima").labels))
+    check_numbers(settings, 1, "num_deltas", "moves")
+    check_numbers(settings, 2, "num_particles", "num_distributions")
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
@@ -172,6 +192,7 @@ EXPERIMENT = Experiment(
     smoke={"num_data": [100, 768], "num_deltas": 4, "moves": 1, "num_particles": 200},
     runs=_runs,
     run_one=_run_one,
+    check=_check,
     pictures=_pictures,
     sheets=_sheets,
     claims=_claims,

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -18,7 +19,7 @@ from ..models import VAE, Problem, ReleasedProtocol, default_vae, load_omniglot,
 from ..models.omniglot import find_omniglot
 from ..schedules import FixedSchedule, LinearSchedule
 from ..tuning import tune
-from .base import Settings, UserError
+from .base import Settings, UserError, check_numbers, check_words
 
 LABELS = {
     "released": "released protocol, linear",
@@ -28,6 +29,7 @@ LABELS = {
 }
 """The columns: the protocol of the released code, then one more thing tuned and frozen in each."""
 
+BASES = "prior", "encoder"
 PAPER_WEIGHTS = "vae_paper.npz"
 PRECISIONS = {"mixed": "highest", "float32": "highest", "tensorfloat32": "tensorfloat32"}
 """Precision of matrix products, by setting. `mixed` follows gradients in bfloat16; its densities are in float32."""
@@ -60,20 +62,22 @@ SMOKE = {
     "num_pilot_images": 4,
     "precision": "float32",
 }
-FREE = frozenset({"model", "base", "columns", "images", "precision"})
+FREE = frozenset({"model", "model_digest", "base", "columns", "images", "images_digest", "precision"})
 """Settings whose change makes other rows, but no smaller ones than the paper's."""
 
 
 @functools.cache
 def load_model(name: str) -> VAE:
     """The model that ships with the package, that of the paper, or one from a file of weights."""
-    if name == "default":
-        return default_vae()
+    return default_vae() if name == "default" else load_vae(_model_file(name))
+
+
+def _model_file(name: str) -> Path:
     if name != "paper":
-        return load_vae(name)
+        return Path(name)
     for folder in (os.environ.get("QPATHS_DATA"), "."):
         if folder and (Path(folder) / PAPER_WEIGHTS).is_file():
-            return load_vae(Path(folder) / PAPER_WEIGHTS)
+            return Path(folder) / PAPER_WEIGHTS
     raise UserError(
         f"the paper's weights do not ship with qpaths: put `{PAPER_WEIGHTS}` (the weights of "
         f"github.com/vmasrani/qpaths_uai_2021 as arrays, PyTorch's names) into this folder or into the one that "
@@ -84,14 +88,37 @@ def load_model(name: str) -> VAE:
 @functools.cache
 def test_images(name: str) -> np.ndarray:
     """Grey test images, from a file, or from where `find_omniglot` finds one if the name is `find`."""
-    return load_omniglot(find_omniglot() if name == "find" else name).test
+    return load_omniglot(_images_file(name)).test
+
+
+def _images_file(name: str) -> Path:
+    return find_omniglot() if name == "find" else Path(name)
+
+
+def inputs(settings: Settings) -> Settings:
+    """Digests of the files of weights and images: a name alone does not say which weights made a row."""
+    files = {}
+    if settings["model"] != "default":
+        files["model_digest"] = _model_file(settings["model"])
+    if settings.get("images", "simulated") != "simulated":
+        files["images_digest"] = _images_file(settings["images"])
+    return {name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for name, file in files.items()}
+
+
+def check(settings: Settings) -> None:
+    """Raise if a run could not be done; the model is loaded."""
+    check_words(settings, "base", BASES)
+    check_words(settings, "columns", LABELS)
+    check_words(settings, "precision", PRECISIONS)
+    check_numbers(settings, 1, "num_leapfrog", "num_images", "num_pilot_images")
+    check_numbers(settings, 2, "num_distributions", "num_chains")
+    load_model(settings["model"])
 
 
 def problem_of(settings: Settings) -> Problem:
     """The path of a run, for every image."""
+    check_words(settings, "base", BASES)
     model = load_model(settings["model"])
-    if settings["base"] not in ("prior", "encoder"):
-        raise ValueError(f"`base` must be prior or encoder, got {settings['base']!r}.")
     encoder = model.encoder if settings["base"] == "encoder" else None
     guide = low_precision(model.decoder) if settings["precision"] == "mixed" else None
     return Problem(model.decoder, q=settings["q"], encoder=encoder, guide=guide)
@@ -100,8 +127,7 @@ def problem_of(settings: Settings) -> Problem:
 @contextlib.contextmanager
 def precision_of(settings: Settings) -> Iterator[None]:
     """Matrix products in the precision that is set."""
-    if settings["precision"] not in PRECISIONS:
-        raise ValueError(f"`precision` must be one of {', '.join(PRECISIONS)}, got {settings['precision']!r}.")
+    check_words(settings, "precision", PRECISIONS)
     with jax.default_matmul_precision(PRECISIONS[settings["precision"]]):
         yield
 
@@ -139,8 +165,7 @@ def plan_of(settings: Settings, seed: int) -> Plan:
     """Released settings, or settings from pilots on simulated images that no bound is computed for."""
     column, num, num_leapfrog = settings["column"], settings["num_distributions"], settings["num_leapfrog"]
     num_chains = settings["num_chains"]
-    if column not in LABELS:
-        raise ValueError(f"`columns` must be among {', '.join(LABELS)}, got {column!r}.")
+    check_words(settings, "column", LABELS)
     if column == "released":
         return Plan(LinearSchedule(num), None, num_leapfrog, num_chains, 0.0)  # type: ignore[call-arg]
     wanted = {name: settings[name] for name in ("model", "base", "q", "num_leapfrog", "num_pilot_images", "precision")}

@@ -7,14 +7,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..models import binarise, compile_lower, evaluate_lower
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, all_of, judge
+from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, UserError, all_of, judge
 from .omniglot import (
     DEFAULTS,
     FREE,
     LABELS,
     SMOKE,
     chain_key,
+    check,
     check_finite,
+    inputs,
     load_model,
     plan_of,
     precision_of,
@@ -29,6 +31,18 @@ from .omniglot_figures import Cells, costs, curves, gap_sheet, legend, number_ax
 from .statistics import Estimate, in_words
 
 
+def _check(settings: Settings) -> None:
+    check(settings)
+    if settings["images"] != "simulated":
+        num_pixels = load_model(settings["model"]).decoder.num_pixels
+        images = test_images(settings["images"])
+        if images.shape[1] != num_pixels:
+            raise UserError(
+                f"the images have {images.shape[1]} pixels, and model {settings['model']!r} draws {num_pixels}: the "
+                f"two must be equal."
+            )
+
+
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
     return [Run(run, seed) for run in runs_of(settings) for seed in range(num_seeds)]
 
@@ -38,12 +52,6 @@ def images_of(settings: Settings, seed: int) -> Any:
     if settings["images"] == "simulated":
         return simulated(settings, seed)[1]
     images = test_images(settings["images"])
-    num_pixels = load_model(settings["model"]).decoder.num_pixels
-    if images.shape[1] != num_pixels:
-        raise ValueError(
-            f"the images have {images.shape[1]} pixels, and model {settings['model']!r} draws {num_pixels}: the two "
-            f"must be equal."
-        )
     num = min(settings["num_images"], len(images))
     return binarise(images[:num], jax.random.fold_in(jax.random.key(seed), 4))
 
@@ -162,6 +170,8 @@ EXPERIMENT = Experiment(
     smoke={**SMOKE, "images": "simulated"},
     runs=_runs,
     run_one=_run_one,
+    check=_check,
+    inputs=inputs,
     pictures=_pictures,
     sheets=_sheets,
     claims=_claims,

@@ -17,6 +17,9 @@ _CHUNK = 2500
 """Particles that are moved at once: with 10,000 the likelihoods fall out of the cache. The numbers are the same."""
 
 
+SCHEDULES = "linear", "adaptive"
+
+
 def schedule_of(kind: str, num_distributions: int) -> AbstractSchedule:
     """The paper's two schedules: linear, or the next beta where the ESS falls to half."""
     if kind == "linear":

@@ -13,7 +13,7 @@ from .base import Experiment, Row, Run, Settings, UserError, canonical
 
 FILE = "runs.sqlite"
 SCHEMA = 1
-_META = {"schema", "experiment", "version", "settings", "num_seeds"}
+_META = {"schema": int, "experiment": str, "version": int, "settings": dict, "num_seeds": int}
 
 _TABLES = """
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL);
@@ -48,7 +48,12 @@ class Store:
     @contextlib.contextmanager
     def create(folder: Path, experiment: Experiment, settings: Settings, num_seeds: int) -> Iterator["Store"]:
         """The store in a folder, made if it is missing, for the rows of these settings."""
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(
+                f"the folder {folder} cannot be made ({error.strerror}): give a folder of your own with --out."
+            ) from error
         with _opened(folder, "rwc") as store, store._complaints():
             if not store._tables():
                 store.connection.executescript("BEGIN;" + _TABLES + "COMMIT;")
@@ -83,12 +88,12 @@ class Store:
     def meta(self) -> dict[str, Any]:
         """Experiment, version, settings, number of seeds, and the schema of the file."""
         found = self.connection.execute("SELECT name, value FROM meta").fetchall()
-        try:
-            meta = {name: json.loads(value) for name, value in found}
-        except ValueError as error:
-            raise _damaged(self.folder / FILE, error) from error
-        if missing := _META - set(meta):
-            raise _damaged(self.folder / FILE, f"it does not say its {', '.join(sorted(missing))}")
+        meta = {name: self._parsed(value) for name, value in found}
+        if missing := sorted(set(_META) - set(meta)):
+            raise damaged(self.folder, f"it does not say its {', '.join(missing)}")
+        for name, kind in _META.items():
+            if not isinstance(meta[name], kind):
+                raise damaged(self.folder, f"its {name} is {meta[name]!r}")
         return meta
 
     def count(self) -> int:
@@ -109,7 +114,16 @@ class Store:
         found = self.connection.execute(
             "SELECT content FROM environments WHERE id IN (SELECT environment FROM rows) ORDER BY id"
         )
-        return [json.loads(content) for (content,) in found]
+        contents = [self._parsed(content) for (content,) in found]
+        if wrong := [content for content in contents if not isinstance(content, dict)]:
+            raise damaged(self.folder, f"one of its environments is {wrong[0]!r}")
+        return contents
+
+    def _parsed(self, text: Any) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, TypeError) as error:
+            raise damaged(self.folder, error) from error
 
     def seconds(self) -> float:
         """Time of all runs together."""
@@ -199,12 +213,14 @@ def _in_words(path: Path, error: sqlite3.Error) -> UserError:
         return UserError(f"{path} cannot be opened for writing ({error}): give a folder of your own with --out.")
     if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return UserError(f"{path} is in use by another program ({error}): wait for it, or take another folder.")
-    return _damaged(path, error)
+    return damaged(path.parent, error)
 
 
-def _damaged(path: Path, reason: object) -> UserError:
+def damaged(folder: Path, reason: object) -> UserError:
+    """The error for a table that is not as it was written."""
     return UserError(
-        f"{path} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another folder."
+        f"{folder / FILE} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another "
+        f"folder."
     )
 
 

@@ -8,11 +8,33 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .base import Claim, Experiment, Picture, Row, Run, Settings, Sheet, Verdict, all_of, group, judge
+from .base import (
+    Claim,
+    Experiment,
+    Picture,
+    Row,
+    Run,
+    Settings,
+    Sheet,
+    Verdict,
+    all_of,
+    check_numbers,
+    check_words,
+    group,
+    judge,
+)
 from .columns import COLUMNS, Column
 from .paper import TRUTHS, figures
-from .regression import run_smc
+from .regression import SCHEDULES, run_smc
 from .statistics import Estimate, in_words, median, median_deviation, median_difference
+
+
+def _check(settings: Settings) -> None:
+    check_words(settings, "datasets", TRUTHS)
+    check_words(settings, "schedules", SCHEDULES)
+    check_words(settings, "columns", (column.name for column in COLUMNS))
+    check_numbers(settings, 1, "moves", "num_deltas", "tuning_budget")
+    check_numbers(settings, 2, "num_particles", "num_distributions")
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
@@ -311,6 +333,7 @@ EXPERIMENT = Experiment(
     },
     runs=_runs,
     run_one=_run_one,
+    check=_check,
     pictures=_pictures,
     sheets=_sheets,
     claims=_claims,

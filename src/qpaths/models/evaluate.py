@@ -15,7 +15,7 @@ from .._numerics import log_mean_exp
 from .._types import Point, PRNGKey, ScalarLike
 from ..algorithms import AIS, BDMC
 from ..paths import AbstractPath
-from .networks import Decoder
+from .networks import Decoder, check_rows
 from .posterior import posterior_path
 from .released import ReleasedProtocol
 
@@ -165,16 +165,26 @@ class _Program:
         self.function.lower(*self.fixed, *arrays).compile()
 
 
-def _bounds_work(
-    path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, key: PRNGKey
-) -> tuple[_Program, Any]:
+def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+    if not isinstance(algorithm, BDMC | ReleasedProtocol):
+        raise TypeError(
+            f"`algorithm` must be a BDMC or a ReleasedProtocol, got {type(algorithm).__name__}: upper bounds need "
+            f"chains in both directions; `evaluate_lower` takes an AIS."
+        )
+    check_rows(_decoder_of(path_of), x)
     num = _num_of(x)
     if _num_of(latents) != num:
         raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
     return _Program(_run_bounds, path_of, algorithm), (x, latents, _keys(key, num))
 
 
-def _lower_work(path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, key: PRNGKey) -> tuple[_Program, Any]:
+def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+    if not isinstance(algorithm, AIS | ReleasedProtocol):
+        raise TypeError(
+            f"`algorithm` must be an AIS or a ReleasedProtocol, got {type(algorithm).__name__}: the forward half of a "
+            f"BDMC is its `forward`; `evaluate_bounds` takes the whole."
+        )
+    check_rows(_decoder_of(path_of), x)
     return _Program(_run_lower, path_of, algorithm), (x, _keys(key, _num_of(x)))
 
 
@@ -201,6 +211,13 @@ def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, key
         return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
 
     return Bounds(*jax.vmap(one)(x, keys))
+
+
+def _decoder_of(path_of: Any) -> Any:
+    """The decoder of a `Problem`, also of one that `tune` has given another q; None of any other function."""
+    while hasattr(path_of, "path_of"):
+        path_of = path_of.path_of
+    return path_of.decoder if isinstance(path_of, Problem) else None
 
 
 def _num_of(tree: Point) -> int:

@@ -8,8 +8,9 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 
 from .._checks import is_concrete
 from .._types import Point, PRNGKey, Scalar, ScalarLike
@@ -87,8 +88,15 @@ class BernoulliDecoder(eqx.Module):
 
     network: Network
 
-    def log_likelihood(self, z: Float[Array, " latent"], x: Float[Array, " pixels"]) -> Scalar:
-        return bernoulli_log_likelihood(self.network(z), x)
+    def log_likelihood(self, z: Float[Array, " latent"], x: Shaped[Array, " pixels"]) -> Scalar:
+        logits = self.network(z)
+        if x.shape != logits.shape:
+            raise ValueError(
+                f"`x` must be one image of shape {logits.shape}, as the decoder draws them, got {x.shape}: flatten it "
+                f"to a row of pixels, and give many images to `jax.vmap`."
+            )
+        # Of whole numbers there is no derivative in x, which paths ask for.
+        return bernoulli_log_likelihood(logits, x if jnp.issubdtype(x.dtype, jnp.floating) else x.astype(logits.dtype))
 
     def sample(self, z: Float[Array, " latent"], key: PRNGKey) -> Float[Array, " pixels"]:
         logits = self.network(z)
@@ -129,6 +137,34 @@ class GaussianDecoder(eqx.Module):
     @property
     def num_pixels(self) -> int:
         return self.network.num_out
+
+
+def check_pixels(decoder: Any, x: Any) -> None:
+    """Raise if concrete pixels for a Bernoulli decoder are not in [0, 1]: its formula has a value for any number."""
+    if isinstance(decoder, BernoulliDecoder) and is_concrete(x):
+        values = np.asarray(x)
+        bad = ~((values >= 0) & (values <= 1))
+        if bad.any():
+            raise ValueError(
+                f"`x` must lie in [0, 1], got {values[bad].flat[0]}: the pixels of a Bernoulli decoder are 0, 1 or "
+                f"probabilities; divide grey values by their maximum, and mend NaN."
+            )
+
+
+def check_rows(decoder: Any, x: Any) -> None:
+    """Raise if `x` is not one image per row for a Bernoulli decoder, or has no leading axis for another."""
+    shapes = [np.shape(leaf) for leaf in jax.tree.leaves(x)]
+    if isinstance(decoder, BernoulliDecoder):
+        # A guide in low precision does not know its number.
+        num_pixels = getattr(decoder.network, "num_out", None)
+        if [len(shape) for shape in shapes] != [2] or shapes[0][1] != (num_pixels or shapes[0][1]):
+            raise ValueError(
+                f"`x` must hold one image of {num_pixels or 'all'} pixels per row, got shape "
+                f"{', '.join(map(str, shapes))}: flatten images to rows, and give a single one as `x[None]`."
+            )
+    if () in shapes:
+        raise ValueError("`x` must have an axis of observations in front, got a number: give one as `x[None]`.")
+    check_pixels(decoder, x)
 
 
 def low_precision(decoder: Any, dtype: Any = jnp.bfloat16) -> Any:

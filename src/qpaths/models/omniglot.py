@@ -17,7 +17,8 @@ _CANONICAL = {"data": 24_345, "testdata": 8_070}
 _HELP = (
     "Give either the canonical `chardata.mat` (24,345 and 8,070 characters; folder datasets/OMNIGLOT of "
     "github.com/yburda/iwae) or an .npz with the arrays `train` and `test`, one drawing of 784 pixels per row "
-    "(0 to 255, or 0 to 1). Bidirectional Monte Carlo needs neither: `qpaths.models.simulate` draws from the model."
+    "(bytes 0 to 255, or numbers 0 to 1). Bidirectional Monte Carlo needs neither: `qpaths.models.simulate` "
+    "draws from the model."
 )
 
 
@@ -85,14 +86,17 @@ def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "n
 
 
 def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIXELS) -> Float[np.ndarray, "num pixels"]:
-    """Images as float32 in [0, 1], one per row; bytes are divided by 255. Raises in words on anything else."""
+    """Images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
+
+    Raises in words on anything else.
+    """
     array = np.asarray(images)
     if array.ndim != 2 or array.shape[1] != num_pixels or not array.shape[0]:
         raise ValueError(
             f"`{name}` must hold one image of {num_pixels} pixels per row, got shape {array.shape}: "
             f"flatten each image to a row."
         )
-    if array.dtype == np.uint8:
+    if array.dtype == np.uint8 and array.max() > 1:
         return array.astype(np.float32) / 255
     if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer) or array.dtype == bool):
         raise ValueError(f"`{name}` must hold numbers, got {array.dtype}.")

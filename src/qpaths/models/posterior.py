@@ -12,7 +12,7 @@ from jaxtyping import Float
 from .._types import Point, PRNGKey, Scalar, ScalarLike
 from ..densities import DensityLike, as_density, as_pytree
 from ..paths import GeometricPath, QPath
-from .networks import Decoder
+from .networks import Decoder, check_pixels
 
 
 class DiagonalNormal(eqx.Module):
@@ -85,6 +85,7 @@ def posterior_path(
     that is nearly the same (`low_precision`), where it is given; densities and weights are the decoder's own. The
     observation is an array of the path: `jax.vmap` over observations compiles once.
     """
+    check_pixels(decoder, x)
     prior = prior_of(decoder) if prior is None else as_density(prior, "prior")
     base = prior if base is None else as_density(base, "base")
     target = Joint(prior, as_pytree(decoder.log_likelihood), x, guide and as_pytree(guide.log_likelihood))

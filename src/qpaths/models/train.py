@@ -15,6 +15,27 @@ import jax.numpy as jnp
 from .omniglot import Images, binarise, load_omniglot
 from .training import Settings, importance_bounds, train_vae
 from .vae import VAE
+from .weights import check_destination
+
+_HELP = {
+    "num_epochs": "passes over the training images",
+    "batch_size": "images of a step",
+    "num_samples": "draws from the encoder for each image",
+    "num_partitions": "intervals of beta in the objective",
+    "first_beta": "beta after 0; the others are log-uniform from there to 1",
+    "q": "order of the path from the encoder to the joint density; 1 is the geometric path",
+    "gradient": "how samples enter the gradient: reparameterised, or covariance",
+    "learning_rate": "step size of Adam at the start",
+    "final_learning_rate": "step size at the end, to which it falls along half a cosine",
+    "num_latent": "dimension of the latent space",
+    "seed": "of all random numbers",
+}
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"it must be a whole number of at least 1, got {text!r}")
+    return int(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -22,16 +43,25 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--data", required=True, type=Path, help="chardata.mat, or an .npz with `train` and `test`")
     parser.add_argument("--out", required=True, type=Path, help="weights, as .npz or .safetensors; a log is put beside")
     parser.add_argument("--checkpoint", type=Path, help="file from which an interrupted training goes on")
-    parser.add_argument("--precision", default="highest", help="of matrix products: highest, or tensorfloat32 on a GPU")
-    parser.add_argument("--num-images", type=int, help="train on the first so many images only")
-    parser.add_argument("--test-samples", type=int, default=500, help="importance samples of the test bound")
-    parser.add_argument("--test-images", type=int, help="test on the first so many images only")
-    parser.add_argument("--test-every", type=int, help="test after each so many epochs too: 100 samples, 1,000 images")
+    parser.add_argument(
+        "--precision",
+        default="highest",
+        choices=["highest", "tensorfloat32"],
+        help="of matrix products; tensorfloat32 is for a GPU",
+    )
+    parser.add_argument("--num-images", type=_positive, help="train on the first so many images only")
+    parser.add_argument("--test-samples", type=_positive, default=500, help="importance samples of the test bound")
+    parser.add_argument("--test-images", type=_positive, help="test on the first so many images only")
+    parser.add_argument(
+        "--test-every", type=_positive, help="test after each so many epochs too: 100 samples, 1,000 images"
+    )
     for field in dataclasses.fields(Settings):
         if field.name == "hidden":
             continue
         option = f"--{field.name.removeprefix('num_').replace('_', '-')}"
-        parser.add_argument(option, dest=field.name, type=type(field.default), default=field.default)
+        words = f"{_HELP[field.name]} (default: {field.default})"
+        kind = _positive if field.name.startswith("num_") or field.name == "batch_size" else type(field.default)
+        parser.add_argument(option, dest=field.name, type=kind, default=field.default, help=words)
     return parser
 
 
@@ -53,6 +83,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, test, write weights and log; returns the log."""
     names = {field.name for field in dataclasses.fields(Settings)}
     settings = Settings(**{name: value for name, value in vars(arguments).items() if name in names})
+    check_destination(arguments.out)
+    if arguments.checkpoint is not None and not arguments.checkpoint.parent.is_dir():
+        raise ValueError(f"there is no folder `{arguments.checkpoint.parent}`: make it, or give another --checkpoint.")
     images = load_omniglot(arguments.data)
     images = Images(images.train[: arguments.num_images], images.test[: arguments.test_images])
     tests: list[dict[str, float]] = []
@@ -92,13 +125,25 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return log
 
 
+def _left_behind(checkpoint: Path | None) -> str:
+    if checkpoint is None:
+        return "nothing is stored: with --checkpoint FILE the same command goes on where it stopped."
+    if not checkpoint.exists():
+        return f"the training had not begun, and there is no checkpoint {checkpoint} yet."
+    return f"the checkpoint is {checkpoint}, and the same command goes on from there."
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0, or 2 with one line on standard error where the input was wrong."""
+    """Exit code 0, 2 with one line on standard error where the input was wrong, or 130 after Ctrl-C."""
+    arguments = _parser().parse_args(argv)
     try:
-        log = run(_parser().parse_args(argv))
-    except (OSError, ValueError, FloatingPointError) as error:
+        log = run(arguments)
+    except (OSError, ValueError, FloatingPointError, ImportError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print(f"interrupted; {_left_behind(arguments.checkpoint)}", file=sys.stderr)
+        return 130
     test = log["test"]
     print(
         f"trained in {log['seconds']} s on {log['device']}; test bound with {test['num_samples']} samples on "

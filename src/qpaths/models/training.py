@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 
 from .. import storage
 from .._types import PRNGKey, Scalar
@@ -21,6 +22,7 @@ from ..algorithms import ThermodynamicObjective, iwae
 from ..algorithms.checkpoint import check_settings, filled
 from ..algorithms.progress import Clock, display
 from ..schedules import LogUniformSchedule
+from .networks import check_rows
 from .omniglot import binarise, check_images
 from .posterior import posterior_path
 from .vae import HIDDEN, NUM_LATENT, VAE
@@ -49,14 +51,17 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("num_epochs", "batch_size", "num_partitions"):
+        for name in ("num_epochs", "batch_size", "num_samples", "num_partitions", "num_latent"):
             if getattr(self, name) < 1:
                 raise ValueError(f"`{name}` must be at least 1, got {getattr(self, name)}.")
+        if not self.hidden or min(self.hidden) < 1:
+            raise ValueError(f"`hidden` must hold sizes of layers, at least one of at least 1, got {self.hidden}.")
         if not self.learning_rate >= self.final_learning_rate > 0:
             raise ValueError(
                 f"the step size must fall to a positive one, got `learning_rate` {self.learning_rate} and "
                 f"`final_learning_rate` {self.final_learning_rate}."
             )
+        _ = self.objective  # which checks the rest
 
     @property
     def objective(self) -> ThermodynamicObjective:
@@ -108,8 +113,9 @@ def train_vae(
     optimiser = settings.optimiser(len(pixels))
     state = State(jnp.zeros((), jnp.int32), model, optimiser.init(eqx.filter(model, eqx.is_inexact_array)))
     history: list[float] = []
+    described = _described(settings, pixels)
     if checkpoint is not None and Path(checkpoint).exists():
-        state, history = _resume(checkpoint, settings, state)
+        state, history = _resume(checkpoint, described, state)
 
     on_device, clock = jnp.asarray(pixels), Clock()
     with display(progress) as show:
@@ -122,12 +128,12 @@ def train_vae(
                 left = clock.seconds_left(float(settings.num_epochs - len(history)))
                 show(_line(history, settings, left), len(history) / settings.num_epochs)
                 if checkpoint is not None and len(history) % save_every == 0:
-                    _save(checkpoint, settings, state, history)
+                    _save(checkpoint, described, state, history)
                 if observe is not None:
                     observe(len(history), state.model)
         finally:
             if checkpoint is not None:
-                _save(checkpoint, settings, state, history)
+                _save(checkpoint, described, state, history)
     return Trained(state.model, np.array(history))
 
 
@@ -163,12 +169,21 @@ def _loss(
     return -jnp.mean(jax.vmap(one)(x, jax.random.split(key, x.shape[0])))
 
 
-@eqx.filter_jit
 def importance_bounds(
-    model: VAE, x: Float[Array, "num pixels"], *, key: PRNGKey, num_samples: int = 500, batch_size: int = 50
+    model: VAE, x: Shaped[Array, "..."], *, key: PRNGKey, num_samples: int = 500, batch_size: int = 50
 ) -> Float[Array, " num"]:
-    """For each binary image the log of the mean weight of `num_samples` draws from the encoder, a lower bound."""
+    """For each binary image, one per row, the log of the mean weight of `num_samples` draws from the encoder.
 
+    A lower bound of log p(x), in expectation.
+    """
+    check_rows(model.decoder, x)
+    return _importance_bounds(model, x, key, num_samples, batch_size)
+
+
+@eqx.filter_jit
+def _importance_bounds(
+    model: VAE, x: Shaped[Array, "num pixels"], key: PRNGKey, num_samples: int, batch_size: int
+) -> Float[Array, " num"]:
     def one(inputs: tuple[Array, PRNGKey]) -> Scalar:
         x, key = inputs
         path = posterior_path(model.decoder, x, base=model.encoder(x))
@@ -190,16 +205,19 @@ def _line(history: list[float], settings: Settings, seconds: float | None) -> st
     return f"epoch {len(history)}/{settings.num_epochs}: objective {history[-1]:.3f}{left}"
 
 
-def _described(settings: Settings) -> dict[str, str]:
-    return {name: str(value) for name, value in dataclasses.asdict(settings).items()}
+def _described(settings: Settings, images: np.ndarray) -> dict[str, str]:
+    """What must be the same for a training to go on: the settings, and the images by shape and digest."""
+    digest = hashlib.sha256(images.tobytes()).hexdigest()[:16]
+    words = {name: str(value) for name, value in dataclasses.asdict(settings).items()}
+    return {**words, "images": f"shape {images.shape}, digest {digest}"}
 
 
-def _save(path: str | os.PathLike[str], settings: Settings, state: State, history: list[float]) -> None:
+def _save(path: str | os.PathLike[str], described: dict[str, str], state: State, history: list[float]) -> None:
     tree = {"state": state, "history": np.array(history)}
-    storage.write(path, "training", {"settings": _described(settings)}, tree)
+    storage.write(path, "training", {"settings": described}, tree)
 
 
-def _resume(path: str | os.PathLike[str], settings: Settings, template: State) -> tuple[State, list[float]]:
+def _resume(path: str | os.PathLike[str], described: dict[str, str], template: State) -> tuple[State, list[float]]:
     _, notes, tree = storage.read(path, ("training",))
-    check_settings(path, notes["settings"], _described(settings))
+    check_settings(path, notes["settings"], described)
     return filled(path, template, tree["state"]), list(map(float, tree["history"]))

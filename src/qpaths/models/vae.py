@@ -9,7 +9,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import Shaped
 
 from .._types import PRNGKey
 from .networks import BernoulliDecoder, Layer, Network
@@ -28,7 +28,7 @@ class Encoder(eqx.Module):
     mean: Layer
     scale: Layer
 
-    def __call__(self, x: Float[Array, " pixels"]) -> DiagonalNormal:
+    def __call__(self, x: Shaped[Array, " pixels"]) -> DiagonalNormal:
         hidden = jnp.tanh(self.trunk(x))
         return DiagonalNormal(self.mean(hidden), jax.nn.softplus(self.scale(hidden)))
 

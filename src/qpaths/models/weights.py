@@ -42,6 +42,16 @@ def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> Non
         temporary.unlink(missing_ok=True)
 
 
+def check_destination(path: str | os.PathLike[str]) -> None:
+    """Raise if weights could not be written there: better before a long training than after it."""
+    if _suffix(path) == ".safetensors":
+        _safetensors()
+    path = Path(path)
+    if path.is_dir() or not path.parent.is_dir():
+        what = f"`{path}` is a folder" if path.is_dir() else f"there is no folder `{path.parent}`"
+        raise ValueError(f"{what}: give a file for the weights, in a folder that exists.")
+
+
 def _suffix(path: str | os.PathLike[str]) -> str:
     suffix = Path(path).suffix
     if suffix not in (".npz", ".safetensors"):
@@ -66,7 +76,10 @@ def stack_of(arrays: Mapping[str, np.ndarray], stem: str, where: str) -> list[tu
     if not numbers:
         raise ValueError(f"`{where}` has no {stem}.0.weight: it holds {', '.join(arrays) or 'nothing'}.")
     layers: list[tuple[np.ndarray, np.ndarray]] = []
-    for number in numbers:
+    # Up to the last one there is, so that a layer that was lost is missed, and not skipped.
+    for number in sorted({*numbers, *range(0, numbers[-1], 2)}):
+        if number % 2:
+            raise ValueError(f"`{where}` has {stem}.{number}.weight: layers have even numbers, with a tanh after each.")
         num_in = layers[-1][0].shape[0] if layers else None
         layers.append(checked(arrays, f"{stem}.{number}", num_in, where))
     return layers
