@@ -184,9 +184,10 @@ def _section(stored: Stored | Unreadable) -> str:
     experiment = stored.experiment
     rows = stored.rows
     heading = f"{experiment.name}: {experiment.title}"
+    source = "not in the paper" if experiment.paper == "ours" else f"{experiment.paper} of the paper"
     parts = [
         f'<section id="{_text(_anchor(stored))}">\n<h2>{_text(heading)}</h2>\n',
-        f'<p class="soft">{_text(experiment.paper)} of the paper</p>\n<p>{_text(experiment.about)}</p>\n',
+        f'<p class="soft">{_text(source)}</p>\n<p>{_text(experiment.about)}</p>\n',
     ]
     if rows:
         parts += [_claims(experiment.claims(rows))]
