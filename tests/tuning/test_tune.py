@@ -7,7 +7,18 @@ import pytest
 
 import qpaths as qp
 from qpaths.testing import check_algorithm
-from qpaths.tuning.chains import Measured, Problems, Settings, Trial, best_of, improve, measure, with_q
+from qpaths.tuning.chains import (
+    Measured,
+    Problems,
+    Search,
+    Settings,
+    Trial,
+    best_of,
+    improve,
+    measure,
+    with_leapfrog,
+    with_q,
+)
 from qpaths.tuning.pilot import run_pilot
 from qpaths.tuning.reference import Reference
 
@@ -54,8 +65,9 @@ def test_base_can_be_kept(tuned):
 def test_settings_for_many_problems_bring_their_bounds_together(key):
     """Shared settings for narrow targets at different places; BDMC with exact draws shows what they are worth."""
     draws = MEANS + WIDTH * jax.random.normal(key, MEANS.shape)
-    shared = qp.tune(path_of, problems=MEANS, target_samples=draws, num_gradients=400, num_chains=20, key=key)
-    assert (shared.schedule.betas.size - 1) * shared.kernel.kernel.num_leapfrog <= 400
+    length = {"num_gradients": 400, "num_leapfrog": 5}
+    shared = qp.tune(path_of, problems=MEANS, target_samples=draws, num_chains=20, key=key, **length)
+    assert (shared.schedule.betas.size, shared.kernel.kernel.num_leapfrog) == (81, 5)
 
     def gap(schedule, kernel):
         def one(mean, draw, key):
@@ -86,6 +98,16 @@ def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptanc
     assert np.sum(np.asarray(better.betas) <= 0.5) == 8  # three quarters of the length lie in the first half
     steps = np.asarray(better.kernel.params.step_size)
     assert steps[0] > 0.5 > steps[-1]
+
+
+def test_gradients_are_split_between_distributions_and_leapfrog_steps():
+    assert Search().splits(400) == [2, 3, 5, 10]
+    assert Search().splits(40) == [2, 3, 5]  # fewer than eight distributions are no schedule
+    assert Search().splits(10) == [2]
+    other = with_leapfrog(_settings("none"), 5, 100)
+    assert (other.betas.size, other.num_leapfrog) == (21, 5)
+    np.testing.assert_allclose(other.betas, np.linspace(0, 1, 21))
+    np.testing.assert_allclose(other.kernel.params.step_size, 0.5)
 
 
 def test_coordinates_get_their_scale_relative_to_the_narrowest_where_the_kernel_has_one():
