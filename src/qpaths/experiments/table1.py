@@ -338,6 +338,6 @@ EXPERIMENT = Experiment(
     sheets=_sheets,
     claims=_claims,
     num_seeds=10,
-    smoke_seeds=3,
+    smoke_seeds=2,
     version=3,
 )
