@@ -10,7 +10,7 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths._numerics import log_mean_exp
-from qpaths.endpoints import posterior_path, probe
+from qpaths.endpoints import path_given, probe
 from qpaths.evidence import Limits, _ending
 from qpaths.islands import Balance, Islands, balance
 from qpaths.results import NumEvaluations, Status
@@ -152,12 +152,12 @@ def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
 
 def test_probe_of_endpoints_in_single_precision(key):
     prior = qp.MultivariateNormal(jnp.zeros(2, jnp.float32), jnp.eye(2, dtype=jnp.float32))
-    constant = probe(posterior_path(prior, lambda x, _: jnp.float32(-3.1), None), key)
+    constant = probe(path_given(prior, lambda x, _: jnp.float32(-3.1), None), key)
     assert constant.is_normalised
     assert ["likelihood is constant, 0.0450492" in finding.what for finding in constant.findings] == [True]
-    assert not probe(posterior_path(prior, lambda x, _: 1e-3 * x[0], None), key).findings
+    assert not probe(path_given(prior, lambda x, _: 1e-3 * x[0], None), key).findings
     shifted = qp.Density(lambda x: prior.log_prob(x) - 0.1, prior.sample)
-    assert not probe(posterior_path(shifted, lambda x, _: x[0], None), key).is_normalised
+    assert not probe(path_given(shifted, lambda x, _: x[0], None), key).is_normalised
 
 
 def test_a_wanted_error_that_would_take_for_ever_ends_the_run():

@@ -42,7 +42,7 @@ def model_path(
         )
     prior = Density(log_prior, sample_prior)
     likelihood = log_likelihood if data is not None else lambda x, _: log_likelihood(x)
-    return posterior_path(prior, likelihood, data), likelihood
+    return path_given(prior, likelihood, data), likelihood
 
 
 def _takes_two(function: Any) -> bool:
@@ -55,7 +55,7 @@ def _takes_two(function: Any) -> bool:
     return True
 
 
-def posterior_path(prior: DensityLike, likelihood: Any, data: Any) -> AbstractPath[Any]:
+def path_given(prior: DensityLike, likelihood: Any, data: Any) -> AbstractPath[Any]:
     """From the prior to prior times likelihood; data are arrays of the target, not part of the compiled program."""
     return GeometricPath(
         prior, Density(jax.tree_util.Partial(_log_joint, prior, jax.tree_util.Partial(likelihood), data))

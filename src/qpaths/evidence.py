@@ -17,7 +17,7 @@ from .algorithms import BDMC, SMC
 from .algorithms.checkpoint import check_features, check_folder, check_settings, describe_all
 from .algorithms.checks import CollapsedError, check_parts, example_of
 from .algorithms.progress import Show, display
-from .endpoints import Probe, model_path, posterior_path, probe
+from .endpoints import Probe, model_path, path_given, probe
 from .islands import NUM_ISLANDS, Balance, Islands, balance, run_islands
 from .kernels import HMC, AbstractKernel
 from .paths import AbstractPath
@@ -111,7 +111,9 @@ def evidence(
         certificate, certificate_cost = "", NumEvaluations(0, 0, 0, 0)
         if simulated is not None:
             show("bounds on simulated data", None)
-            certificate, certificate_cost = _certify(*simulated, _finite(limits.budget), kernel, certificate_key)
+            certificate, certificate_cost = _certify(
+                *simulated, _finite(limits.budget), kernel, reference, certificate_key
+            )
         islands, num_evaluations, status, ending = _run(state, limits, started, run_key, file, show)
         num_evaluations += certificate_cost
     scores = Balance(0.0, 1.0)
@@ -150,7 +152,7 @@ class _File:
     ):
         self.name = name
         self.parts = path, kernel, example
-        self.features = dict(jax.tree.map(np.asarray, seen.features._asdict()))
+        self.features = jax.tree.map(np.asarray, seen.features._asdict())
         if name is not None:
             check_folder(name)
             self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
@@ -273,17 +275,22 @@ def _simulated(
     """The path for data simulated from the prior, and the point that they came from: an exact draw of the posterior."""
     point_key, data_key = jax.random.split(key)
     truth = path.sample_base(point_key)
-    simulated = posterior_path(path.base, likelihood, simulate(data_key, truth))
+    simulated = path_given(path.base, likelihood, simulate(data_key, truth))
     example_of(simulated, key)  # which says what does not fit, before anything long
     return simulated, truth
 
 
 def _certify(
-    simulated: AbstractPath[Any], truth: Point, budget: int, kernel: AbstractKernel[Any], key: PRNGKey
+    simulated: AbstractPath[Any],
+    truth: Point,
+    budget: int,
+    kernel: AbstractKernel[Any],
+    reference: bool,
+    key: PRNGKey,
 ) -> tuple[str, NumEvaluations]:
     """Bounds of bidirectional Monte Carlo by the same procedure, and what they cost beside the budget."""
     tune_key, run_key = jax.random.split(jax.random.fold_in(key, 1))
-    settings = tune(simulated, key=tune_key, budget=budget, kernel=kernel)
+    settings = tune(simulated, key=tune_key, budget=budget, kernel=kernel, reference=reference)
     bounds = BDMC(64, settings.schedule, settings.kernel).run(settings.path, truth, key=run_key)
     text = (
         f"on data simulated from the prior the log evidence lies between {float(bounds.lower):.3f} +- "

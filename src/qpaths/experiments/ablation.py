@@ -57,7 +57,6 @@ class _Problem(NamedTuple):
 
 @functools.cache
 def _problem(name: str) -> _Problem:
-    jax.clear_caches()  # its variants have programs of their own, and those of all problems do not fit into memory
     if name == "toy":
         return _Problem(Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0), 0.0, 0.0)
     return _Problem(*logistic_regression(load(name)), TRUTHS[name].log_evidence, TRUTHS[name].standard_error)
@@ -74,6 +73,7 @@ class _Plan(NamedTuple):
 @functools.cache
 def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pilot: int) -> _Plan:
     """Plain parts are those of Table 1: prior, geometric path, linear schedule, random walk."""
+    jax.clear_caches()  # a variant has programs of its own, and those of all of them do not fit into memory
     tuned = _VARIANTS[variant]
     base, target, *_ = _problem(problem)
     keys = jax.random.split(jax.random.key(0), 4)

@@ -117,7 +117,6 @@ def check(settings: Settings) -> None:
 
 def problem_of(settings: Settings) -> Problem:
     """The path of a run, for every image."""
-    check_words(settings, "base", BASES)
     model = load_model(settings["model"])
     encoder = model.encoder if settings["base"] == "encoder" else None
     guide = low_precision(model.decoder) if settings["precision"] == "mixed" else None
@@ -127,7 +126,6 @@ def problem_of(settings: Settings) -> Problem:
 @contextlib.contextmanager
 def precision_of(settings: Settings) -> Iterator[None]:
     """Matrix products in the precision that is set."""
-    check_words(settings, "precision", PRECISIONS)
     with jax.default_matmul_precision(PRECISIONS[settings["precision"]]):
         yield
 
@@ -165,7 +163,6 @@ def plan_of(settings: Settings, seed: int) -> Plan:
     """Released settings, or settings from pilots on simulated images that no bound is computed for."""
     column, num, num_leapfrog = settings["column"], settings["num_distributions"], settings["num_leapfrog"]
     num_chains = settings["num_chains"]
-    check_words(settings, "column", LABELS)
     if column == "released":
         return Plan(LinearSchedule(num), None, num_leapfrog, num_chains, 0.0)  # type: ignore[call-arg]
     wanted = {name: settings[name] for name in ("model", "base", "q", "num_leapfrog", "num_pilot_images", "precision")}

@@ -16,7 +16,6 @@ from ..schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 _CHUNK = 2500
 """Particles that are moved at once: with 10,000 the likelihoods fall out of the cache. The numbers are the same."""
 
-
 SCHEDULES = "linear", "adaptive"
 
 
