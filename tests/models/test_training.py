@@ -72,7 +72,7 @@ def test_resumed_training_gives_the_same_numbers(trained, images, tmp_path, monk
     jax.tree.map(np.testing.assert_array_equal, again, trained)
     with pytest.raises(ValueError, match="belongs to another run: `num_samples` was 4, and is 5"):
         train_vae(images, dataclasses.replace(SETTINGS, num_samples=5), checkpoint=file)
-    with pytest.raises(ValueError, match=r"`images` was shape \(105, 10\), digest \w+, and is shape \(105, 10\)"):
+    with pytest.raises(ValueError, match="belongs to another run: `images` was array"):
         train_vae(1 - images, SETTINGS, checkpoint=file)
 
 
@@ -145,7 +145,7 @@ def test_command(tmp_path, capsys):
     [
         (["--out", "weights.pt"], "stored as .npz or .safetensors, got `weights.pt`"),
         (["--out", "none/weights.npz"], "there is no folder `none`"),
-        (["--checkpoint", "none/state"], "there is no folder `none`: make it, or give another --checkpoint"),
+        (["--checkpoint", "none/state"], "`checkpoint` lies in a folder that does not exist: make none first"),
         (["--test-images", "0"], "--test-images: it must be a whole number of at least 1, got '0'"),
         (["--precision", "foo"], "--precision: invalid choice: 'foo'"),
         (["--samples", "0"], "--samples: it must be a whole number of at least 1, got '0'"),

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from ..algorithms.checkpoint import check_folder
 from .omniglot import Images, binarise, load_omniglot
 from .training import Settings, importance_bounds, train_vae
 from .vae import VAE
@@ -84,8 +85,8 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     names = {field.name for field in dataclasses.fields(Settings)}
     settings = Settings(**{name: value for name, value in vars(arguments).items() if name in names})
     check_destination(arguments.out)
-    if arguments.checkpoint is not None and not arguments.checkpoint.parent.is_dir():
-        raise ValueError(f"there is no folder `{arguments.checkpoint.parent}`: make it, or give another --checkpoint.")
+    if arguments.checkpoint is not None:
+        check_folder(arguments.checkpoint)
     images = load_omniglot(arguments.data)
     images = Images(images.train[: arguments.num_images], images.test[: arguments.test_images])
     tests: list[dict[str, float]] = []

@@ -2,7 +2,6 @@
 
 import dataclasses
 import datetime
-import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -19,7 +18,7 @@ from jaxtyping import Float, Int, Shaped
 from .. import storage
 from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
-from ..algorithms.checkpoint import check_settings, filled
+from ..algorithms.checkpoint import check_settings, describe_all, filled
 from ..algorithms.progress import Clock, display
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
@@ -113,7 +112,7 @@ def train_vae(
     optimiser = settings.optimiser(len(pixels))
     state = State(jnp.zeros((), jnp.int32), model, optimiser.init(eqx.filter(model, eqx.is_inexact_array)))
     history: list[float] = []
-    described = _described(settings, pixels)
+    described = describe_all({**dataclasses.asdict(settings), "images": pixels})
     if checkpoint is not None and Path(checkpoint).exists():
         state, history = _resume(checkpoint, described, state)
 
@@ -203,13 +202,6 @@ def _check(mean: float, epoch: int, settings: Settings) -> None:
 def _line(history: list[float], settings: Settings, seconds: float | None) -> str:
     left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"
     return f"epoch {len(history)}/{settings.num_epochs}: objective {history[-1]:.3f}{left}"
-
-
-def _described(settings: Settings, images: np.ndarray) -> dict[str, str]:
-    """What must be the same for a training to go on: the settings, and the images by shape and digest."""
-    digest = hashlib.sha256(images.tobytes()).hexdigest()[:16]
-    words = {name: str(value) for name, value in dataclasses.asdict(settings).items()}
-    return {**words, "images": f"shape {images.shape}, digest {digest}"}
 
 
 def _save(path: str | os.PathLike[str], described: dict[str, str], state: State, history: list[float]) -> None:

@@ -59,7 +59,7 @@ class Measured(NamedTuple):
     variance: Float[np.ndarray, " groups"]
     """Of the log increment of each group of neighbouring steps, over the chains of a problem."""
     spread: Float[np.ndarray, "groups d"]
-    """Of each coordinate, over the chains of a problem: its mean variance in a group."""
+    """Variance of each coordinate over the chains of a problem, at the end of each group."""
     discrepancy: Float[np.ndarray, " groups"] | None
     """Forward-reverse discrepancy of each group, where there are exact draws from the targets; they sum to the gap."""
 
