@@ -204,6 +204,7 @@ def _seconds(cells: Cells) -> Picture:
     ax.axhline(0, color="0.6", linewidth=0.8)
     seconds_axis(ax, "both directions, all images")
     ax.set_yscale("symlog", linthresh=0.1)
+    ax.margins(y=0.05)  # of this scale, not of the linear one before
     ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     ax.set_ylabel("bound minus tightest estimate, nats")
     ax.legend(frameon=False, fontsize=9)

@@ -307,12 +307,12 @@ EXPERIMENT = Experiment(
     name="table1",
     title="Pima and Sonar: error of the log evidence by path, schedule and moves",
     paper="Table 1",
-    duration="30 min",
+    duration="40 min",
     about="Sequential Monte Carlo on logistic regression: 10,000 particles, systematic resampling at every step, "
     "random-walk moves with the particles' covariance; a linear schedule of 10 distributions, or an adaptive one that "
     "steps to half the effective sample size. The grid is the best of 20 values of 1 - q, log-spaced from 1e-5 to 0.1. "
-    "The tuned column takes path, reference, schedule and kernel from `tune`, and as many particles as the likelihood "
-    "evaluations of the line allow.",
+    "The tuned column takes path, reference, schedule and kernel from qpaths.tune, and as many particles as the "
+    "likelihood evaluations of the line allow.",
     settings={
         "datasets": ["pima", "sonar"],
         "schedules": ["linear", "adaptive"],
