@@ -15,9 +15,12 @@ PACKAGES = [
     "blackjax",
     "equinox",
     "jaxtyping",
+    "lazy-loader",
     "lineax",
     "optax",
     "optimistix",
+    "packaging",
+    "threadpoolctl",
     "typing_extensions",
     "wadler_lindig",
 ]

@@ -15,7 +15,16 @@ from jaxtyping import install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 
-_hook = install_import_hook("qpaths", "beartype.beartype")
+# Shapes of the inner loops are checked by `test_types.py` alone: there a check takes longer than what it checks.
+INNER = ("_numerics", "annealing", "arrays", "estimators", "evaluation", "kernels", "paths", "resampling", "schedules")
+OUTER = sorted(
+    f"qpaths.{path.stem}"
+    for path in (Path(__file__).parents[1] / "src" / "qpaths").iterdir()
+    if (path.suffix == ".py" or (path / "__init__.py").exists())
+    and not path.stem.startswith("__")
+    and path.stem not in INNER
+)
+_hook = install_import_hook(OUTER, "beartype.beartype")
 
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 

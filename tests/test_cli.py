@@ -8,7 +8,7 @@ import sys
 import pytest
 from typer.testing import CliRunner
 
-from qpaths import load_result
+import qpaths as qp
 from qpaths.cli import app
 from qpaths.experiments.base import find_all
 from qpaths.experiments.store import Store
@@ -45,7 +45,7 @@ def test_evidence_of_a_file(tmp_path):
     )
     done = _call("evidence", model, "--budget", 50_000, "--out", tmp_path / "out")
     assert done.exit_code == 0, done.output
-    result = load_result(tmp_path / "out" / "result.npz")
+    result = qp.load_result(tmp_path / "out" / "result.npz")
     assert abs(float(result.log_evidence) + 2.4094) < 5 * float(result.log_evidence_se)
     assert (tmp_path / "out" / "posterior.png").read_bytes().startswith(b"\x89PNG")
     model.write_text("log_prior = log_likelihood = abs\n")
@@ -60,6 +60,29 @@ def test_evidence_of_a_file(tmp_path):
 def test_help_is_shown_without_arguments():
     done = CliRunner().invoke(app, [])
     assert "demo" in done.output
+
+
+def test_version():
+    done = _call("--version")
+    assert (done.exit_code, done.output) == (0, f"qpaths {qp.__version__}\n")
+
+
+def test_help_imports_nothing_heavy():
+    """The help of the program and of a command: below 1 s of processor time, and without JAX, NumPy and matplotlib."""
+    code = (
+        "import resource, sys; from qpaths.cli import app\n"
+        "try: app()\n"
+        "finally:\n"
+        "    print(sorted({'jax', 'numpy', 'matplotlib', 'scipy', 'equinox'} & set(sys.modules)), file=sys.stderr)\n"
+        "    print(resource.getrusage(resource.RUSAGE_SELF).ru_utime, file=sys.stderr)"
+    )
+    for arguments in (["--help"], ["run", "--help"]):
+        done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "Usage" in done.stdout
+        imported, seconds = done.stderr.splitlines()
+        assert imported == "[]"
+        assert float(seconds) < 1
 
 
 def test_every_command_has_help():

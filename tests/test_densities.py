@@ -44,11 +44,42 @@ def test_integers_become_floats():
     assert evaluate(qp.Density(lambda x: 3), 0.0, "base").dtype == jnp.float64
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_numpy_density_is_evaluated_as_it_is(batched):
+    """One point at a time; a batched function gets a batch of one."""
+    seen = []
+
+    def log_prob(x):
+        seen.append(x)
+        return -np.sum(x**2, axis=-1)
+
+    density = qp.Density(log_prob, backend="numpy", batched=batched)
+    value = evaluate(density, jnp.array([1.0, 2.0]), "target")
+    assert value == -5.0
+    assert isinstance(seen[0], np.ndarray)
+    assert seen[0].shape == ((1, 2) if batched else (2,))
+    path = qp.GeometricPath(qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2)), density)
+    np.testing.assert_allclose(path.log_density(1.0, jnp.array([1.0, 2.0])), -5.0)
+
+
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
         (lambda: qp.Density(3.0), TypeError, "`log_prob` must be a function of one point, got 3.0"),
         (lambda: qp.Density(lambda x: x, sample=3.0), TypeError, "`sample` must be a function of a key"),
+        (lambda: qp.Density(np.sum, backend="torch"), ValueError, "`backend` must be 'jax' or 'numpy', got 'torch'"),
+        (lambda: qp.Density(np.sum, batched=True), ValueError, "`batched` and `gradient` are for `backend='numpy'`"),
+        (lambda: qp.Density(lambda x: x, gradient=jnp.sin), ValueError, "`batched` and `gradient` are for"),
+        (
+            lambda: qp.Density(lambda x: x, backend="numpy", gradient=3.0),
+            TypeError,
+            "`gradient` must be a function of a point, or None, got 3.0",
+        ),
+        (
+            lambda: jax.jit(lambda x: evaluate(qp.Density(np.sum, backend="numpy"), x, "target"))(jnp.zeros(2)),
+            TypeError,
+            "`target` is a density with `backend='numpy'`, which JAX cannot trace",
+        ),
         (lambda: as_density("normal", "base"), TypeError, "`base` must be a density"),
         (lambda: draw(qp.Density(lambda x: x), jax.random.key(0), "base"), ValueError, "`base` has no `sample`"),
         (lambda: evaluate(qp.Density(lambda x: x), jnp.zeros(3), "base"), ValueError, r"got shape \(3,\)"),

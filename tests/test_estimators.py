@@ -8,7 +8,15 @@ import scipy.integrate
 import scipy.optimize
 
 import qpaths as qp
-from qpaths.estimators import Lag, dominance, few_replicas, importance_log_evidence, jackknife_se
+from qpaths.arrays import to_host
+from qpaths.estimators import (
+    Lag,
+    dominance,
+    few_replicas,
+    genealogy_se,
+    importance_log_evidence,
+    jackknife_se,
+)
 from qpaths.paths.base import EndpointValues
 
 MEAN, SCALE = 1.5, 0.6
@@ -68,6 +76,33 @@ def test_slope_is_the_derivative_of_the_mean(name):
         assert np.abs(moments.variance - difference).max() > 1e-3
 
 
+@pytest.mark.parametrize("name", PATHS)
+def test_moments_are_the_same_on_the_host(name):
+    """All betas at once, from NumPy features: betas are rows, states are columns."""
+    path, betas = PATHS[name], np.array([0.0, 0.3, 1.0])
+    features = to_host(FEATURES)
+    log_weights = np.asarray(path.log_density_from(betas[:, None], features))
+    host = qp.derivative_moments(path, betas[:, None], features, log_weights)
+    for a, b in zip(host, _moments(path, jnp.asarray(betas)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9)
+
+
+def test_log_ratios_of_neighbours():
+    """At the states of each beta towards its neighbours, in both worlds."""
+    path, betas = PATHS["q=0.5"], np.array([0.0, 0.3, 1.0])
+    states = np.array([[1700, 2000, 2300], [1900, 1950, 2200], [2100, 2300, 2500]])
+    features = to_host(jax.tree.map(lambda leaf: leaf[states], FEATURES))
+    forward, reverse = qp.neighbour_log_ratios(path, betas, features)
+    assert isinstance(forward, np.ndarray)
+    traced = jax.jit(qp.neighbour_log_ratios)(path, jnp.asarray(betas), features)
+    for found, parts in ((forward, traced[0]), (reverse, traced[1])):
+        np.testing.assert_allclose(found, parts, rtol=1e-12)
+    for i, j in ((0, 0), (1, 2)):
+        low, high = (EndpointValues(*(leaf[row, j] for leaf in features)) for row in (i, i + 1))
+        np.testing.assert_allclose(forward[i, j], path.log_ratio(betas[i], betas[i + 1], low), rtol=1e-12)
+        np.testing.assert_allclose(reverse[i, j], path.log_ratio(betas[i + 1], betas[i], high), rtol=1e-12)
+
+
 def test_curvature_of_a_power_mean_is_minus_delta_times_the_square():
     moments = _moments(PATHS["q=0.5"], jnp.linspace(0.0, 1.0, 65))
     expected = moments.variance - 0.5 * (moments.variance + moments.mean**2)
@@ -124,7 +159,7 @@ def test_wrong_arguments_are_named():
         qp.thermodynamic_integration(betas, betas, rule="midpoint")
 
 
-def _world():
+def _world(xp=jnp):
     """Integer counts of four states under three unnormalised densities: exact proportions, so no noise at all."""
     counts = np.array([[4, 4, 8, 0], [2, 6, 6, 2], [1, 5, 2, 8]])
     log_densities = np.log(np.where(counts == 0, 1e-300, counts)) + np.array([0.0, 1.3, -0.4])[:, None]
@@ -133,22 +168,27 @@ def _world():
     with np.errstate(invalid="ignore"):
         forward = [(log_densities[i + 1] - log_densities[i])[states[i]] for i in range(2)]
         reverse = [(log_densities[i] - log_densities[i + 1])[states[i + 1]] for i in range(2)]
-    return jnp.array(forward), jnp.array(reverse), np.array([1.3, -1.7])
+    return xp.array(forward), xp.array(reverse), np.array([1.3, -1.7])
 
 
-def test_bridge_is_exact_on_exact_proportions():
+BRIDGES = {"host": qp.bridge, "traced": jax.jit(lambda forward, reverse: qp.bridge(forward, reverse))}
+
+
+@pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)
+def test_bridge_is_exact_on_exact_proportions(bridge):
     forward, reverse, truth = _world()
-    np.testing.assert_allclose(qp.bridge(forward, reverse), truth, atol=1e-13)
-    np.testing.assert_allclose(qp.bridge(reverse, forward), -truth, atol=1e-13)
-    assert np.abs(qp.bridge(reverse, forward) - truth).min() > 1  # the flipped sign
-    np.testing.assert_allclose(qp.bridge(jnp.repeat(forward, 3, axis=1), reverse), truth, atol=1e-13)
-    narrow = qp.bridge(forward.astype(jnp.float32), reverse.astype(jnp.float32))
+    np.testing.assert_allclose(bridge(forward, reverse), truth, atol=1e-13)
+    np.testing.assert_allclose(bridge(reverse, forward), -truth, atol=1e-13)
+    assert np.abs(bridge(reverse, forward) - truth).min() > 1  # the flipped sign
+    np.testing.assert_allclose(bridge(jnp.repeat(forward, 3, axis=1), reverse), truth, atol=1e-13)
+    narrow = bridge(forward.astype(jnp.float32), reverse.astype(jnp.float32))
     assert narrow.dtype == jnp.float32
     np.testing.assert_allclose(narrow, truth, atol=1e-5)
 
 
-def test_stepping_stone_is_exact_where_the_states_cover_the_neighbour():
-    forward, reverse, truth = _world()
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_stepping_stone_is_exact_where_the_states_cover_the_neighbour(xp):
+    forward, reverse, truth = _world(xp)
     np.testing.assert_allclose(-qp.stepping_stone(reverse), truth, atol=1e-13)
     np.testing.assert_allclose(qp.stepping_stone(forward), truth + np.array([np.log(14 / 16), 0.0]), atol=1e-13)
 
@@ -169,10 +209,11 @@ def test_bridge_is_the_root_whatever_the_overlap(key):
     np.testing.assert_allclose(found, roots, atol=1e-6)
 
 
-def test_bridge_without_common_support_is_infinite():
+@pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)
+def test_bridge_without_common_support_is_infinite(bridge):
     none, some = jnp.full((1, 3), -jnp.inf), jnp.zeros((1, 3))
-    assert qp.bridge(none, some)[0] == -jnp.inf
-    assert qp.bridge(some, none)[0] == jnp.inf
+    assert bridge(none, some)[0] == -jnp.inf
+    assert bridge(some, none)[0] == jnp.inf
 
 
 def test_bridge_of_normals_is_within_its_known_standard_deviation(key):
@@ -265,3 +306,27 @@ def test_lag_of_particles_without_weight_or_number(key):
     still = NO_LAG.moved(before, before, jnp.zeros(100))
     assert still.mean == 0
     assert np.isfinite(np.array(NO_LAG.moved(jnp.ones(3), jnp.ones(3), jnp.zeros(3)))).all()
+
+
+def test_error_bars_are_the_same_in_both_worlds(key):
+    before, after = _moves(key, 0.7, 0.5, num=500)
+    log_weights = jnp.where(jnp.arange(500) < 3, -jnp.inf, 2.0 * before)
+    ancestors = jnp.arange(500) // 7
+
+    def numbers(before, after, log_weights, ancestors):
+        lag = Lag(*jnp.zeros(4, before.dtype)) if isinstance(before, jax.Array) else Lag(*np.zeros(4))
+        lag = lag.moved(before, after, log_weights).step(0.3)
+        replicas = before.reshape(5, 10, 10)
+        return {
+            "lag": tuple(lag),
+            "standard error": lag.standard_error(1e-4),
+            "dominance": dominance(5.0 * log_weights),
+            "importance": importance_log_evidence(log_weights),
+            "genealogy": genealogy_se(log_weights, ancestors, 1e-5, 1e-4),
+            "jackknife": jackknife_se(lambda v: (v**2).mean(), replicas),
+        }
+
+    arguments = before, after, log_weights, ancestors
+    host, traced = numbers(*to_host(arguments)), jax.jit(numbers)(*arguments)
+    assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(host))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), host, traced)

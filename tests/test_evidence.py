@@ -1,5 +1,6 @@
 """The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
 
+import re
 import warnings
 
 import jax
@@ -10,8 +11,10 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths._numerics import log_mean_exp
+from qpaths.arrays import stream_of
 from qpaths.endpoints import path_given, probe
-from qpaths.evidence import Limits, _ending
+from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
+from qpaths.front_door import Limits, _ending
 from qpaths.islands import Balance, Islands, balance
 from qpaths.results import NumEvaluations, Status
 from qpaths.tuning import Tuned
@@ -33,6 +36,10 @@ def _islands(log_evidence, se):
     return Islands(np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4)), stats)
 
 
+def evaluator(path):
+    return HostEvaluator(path, layout_of(path), True)
+
+
 @pytest.fixture(scope="module")
 def model():
     return {"log_prior": BASE.log_prob, "log_likelihood": log_likelihood, "sample_prior": BASE.sample}
@@ -47,8 +54,8 @@ def test_answer_and_draws(result):
     error = float(result.log_evidence) - EXACT
     assert abs(error) < 5 * float(result.log_evidence_se) < 0.1
     np.testing.assert_allclose(log_mean_exp(result.log_weights), result.log_evidence, atol=1e-9)
-    weights = jax.nn.softmax(result.log_weights)
-    np.testing.assert_allclose(weights @ result.samples, [0.8, 0.8], atol=0.1)
+    weights = np.exp(result.log_weights - result.log_weights.max())
+    np.testing.assert_allclose(weights / weights.sum() @ result.samples, [0.8, 0.8], atol=0.1)
     assert result.num_evaluations.cost <= BUDGET
     assert "fitted to a pilot's particles" in result.verdict
     assert "budget was spent" in result.verdict
@@ -77,6 +84,9 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
         qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
     other = {**model, "log_likelihood": lambda x: log_likelihood(x) - 1.0}
+    with pytest.raises(ValueError, match="belongs to another run: `path` was"):
+        qp.evidence(**other, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
+    other["log_likelihood"].__qualname__ = "log_likelihood"  # what a function computes cannot be seen from its name
     with pytest.raises(ValueError, match="belongs to other densities"):
         qp.evidence(**other, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
 
@@ -84,7 +94,7 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
 def test_interrupt_returns_what_there_is(model, result, monkeypatch):
     import sys
 
-    module = sys.modules["qpaths.evidence"]
+    module = sys.modules["qpaths.front_door"]
     once = module.run_islands
     calls = []
 
@@ -127,7 +137,8 @@ def test_certificate_on_simulated_data(model):
         return simulated[-1]
 
     found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(0), budget=BUDGET)
-    assert found.num_evaluations.cost > BUDGET  # the certificate comes on top
+    plain = qp.evidence(**model, data=jnp.ones(2), key=jax.random.key(0), budget=BUDGET)
+    assert found.num_evaluations.cost > 1.1 * plain.num_evaluations.cost  # the certificate comes on top
     words = found.verdict.split("on data simulated from the prior the log evidence lies between ")[1].split()
     lower, lower_se, upper, upper_se = (float(words[i].strip(",")) for i in (0, 2, 4, 6))
     exact = float(jnp.sum(norm.logpdf(simulated[0], 0.0, 1.25**0.5)))
@@ -143,7 +154,7 @@ def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
         warnings.simplefilter("always")
         found = qp.evidence(shifted, shifted, key=jax.random.key(0), budget=BUDGET)
     messages = " ".join(str(warning.message) for warning in caught)
-    assert "does not integrate to 1 but to exp(1.0" in messages
+    assert re.search(r"does not integrate to 1 but to exp\((0.99|1.0)", messages)
     assert "the likelihood is constant" in messages
     assert "does not integrate to 1" in found.verdict
     assert "likelihood is constant" in found.verdict
@@ -152,12 +163,18 @@ def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
 
 def test_probe_of_endpoints_in_single_precision(key):
     prior = qp.MultivariateNormal(jnp.zeros(2, jnp.float32), jnp.eye(2, dtype=jnp.float32))
-    constant = probe(path_given(prior, lambda x, _: jnp.float32(-3.1), None), key)
+    prior = qp.Density(prior.log_prob, prior.sample)
+
+    def probed(prior, likelihood):
+        stream = stream_of(key, host=True)
+        return probe(evaluator_of(path_given(prior, likelihood, None), stream, with_slopes=False), stream)
+
+    constant = probed(prior, lambda x: jnp.float32(-3.1))
     assert constant.is_normalised
     assert ["likelihood is constant, 0.0450492" in finding.what for finding in constant.findings] == [True]
-    assert not probe(path_given(prior, lambda x, _: 1e-3 * x[0], None), key).findings
+    assert not probed(prior, lambda x: 1e-3 * x[0]).findings
     shifted = qp.Density(lambda x: prior.log_prob(x) - 0.1, prior.sample)
-    assert not probe(path_given(shifted, lambda x, _: x[0], None), key).is_normalised
+    assert not probed(shifted, lambda x: x[0]).is_normalised
 
 
 def test_a_wanted_error_that_would_take_for_ever_ends_the_run():
@@ -184,7 +201,8 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
 
     def of(samples):
         samples = np.stack([rows[:300] for rows in samples])
-        return balance(path, Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {}), 2400)
+        islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {})
+        return balance(evaluator(path), islands, 2400)
 
     assert of(draws).error == 0
     cut = of([rows[rows[:, 0] > -1.28] for rows in draws])
@@ -192,7 +210,7 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
     bounded = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.where(x[0] > -1.28, BASE.log_prob(x), -jnp.inf)))
     samples = np.stack([rows[rows[:, 0] > -1.28][:300] for rows in draws])
     islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {})
-    assert balance(bounded, islands, 2400) == Balance(0.0, 1.0)
+    assert balance(evaluator(bounded), islands, 2400) == Balance(0.0, 1.0)
 
 
 def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
@@ -205,7 +223,8 @@ def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
     def of(first):
         rest = np.exp(first / 2)[..., None] * rng.standard_normal((*first.shape, 5))
         samples = np.concatenate([first[..., None], rest], axis=-1)
-        return balance(path, Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 500)), {}), 4000)
+        islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 500)), {})
+        return balance(evaluator(path), islands, 4000)
 
     first = 2 * rng.standard_normal((8, 5000))
     assert of(first[:, :500]).error == 0

@@ -15,11 +15,13 @@ key = jax.random.key(0)
 base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 path = qp.QPath(base, qp.Density(lambda x: -2.0 * jnp.sum((x - 1.0) ** 2)), q=0.95)
 schedule, kernel = qp.LinearSchedule(5), qp.HMC(1, 2, step_size=0.3, preconditioner="none")
-ais = qp.AIS(50, schedule, kernel).run(path, key=key)
-smc = qp.SMC(50, schedule, kernel, threshold=0.0).run(path, key=key)
-np.testing.assert_array_equal(ais.log_weights, smc.log_weights)
-np.testing.assert_array_equal(ais.samples, smc.samples)
-assert ais.log_evidence == smc.log_evidence
+algorithms = qp.AIS(50, schedule, kernel), qp.SMC(50, schedule, kernel, threshold=0.0)
+on_host = [a.run(path, key=key) for a in algorithms]
+compiled = [jax.jit(lambda path, key, a=a: a.run(path, key=key))(path, key) for a in algorithms]
+for ais, smc in (on_host, compiled):
+    np.testing.assert_array_equal(ais.log_weights, smc.log_weights)
+    np.testing.assert_array_equal(ais.samples, smc.samples)
+    assert ais.log_evidence == smc.log_evidence
 
 decoder = GaussianDecoder(Network.random(key, [2, 4]), 0.5)
 z, x = simulate(decoder, 8, key=key)

@@ -15,6 +15,7 @@ from qpaths._numerics import (
     log_mean_exp,
     log_power_mean_pair,
     power_mean_pair_derivative,
+    power_mean_pair_derivatives,
     power_mean_pair_shares,
 )
 
@@ -22,7 +23,8 @@ DELTAS = [0.0] + [s * d for d in (1e-20, 1e-12, 1e-8, 1e-4, 1e-2, 0.1, 0.5, 1.0,
 BETAS = [1e-12, 1e-8, 1e-6, 1e-3, 0.05, 0.3, 0.5, 0.7, 0.95, 1 - 1e-3, 1 - 1e-6, 1 - 1e-8, 1 - 1e-12]
 LOG_DENSITIES = [-1e4, -3e3, -456.7, -33.3, -2.5, -0.123, 0.0, 1e-5, 0.7, 8.8, 123.4, 1e3]
 
-_MEAN = jax.jit(log_power_mean_pair)
+WORLDS = {"numpy": log_power_mean_pair, "jax": jax.jit(log_power_mean_pair)}
+each_world = pytest.mark.parametrize("mean", WORLDS.values(), ids=WORLDS)
 
 
 def _grid(dtype, deltas=DELTAS, betas=BETAS, random=2000):
@@ -47,35 +49,41 @@ def _exact(beta, log_base, log_target, delta):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_accuracy(dtype):
+    """In both worlds, from the same exact numbers."""
     beta, log_base, log_target, delta = _grid(dtype)
-    value = np.asarray(_MEAN(beta, log_base, log_target, delta))
-    assert value.dtype == dtype
+    values = {world: np.asarray(mean(beta, log_base, log_target, delta)) for world, mean in WORLDS.items()}
     inside = (beta > 0) & (beta < 1)  # 1 - 1e-12 is 1 in float32
-    assert np.array_equal(value[~inside], np.where(beta == 0, log_base, log_target)[~inside])
-    rows = list(zip(beta[inside], log_base[inside], log_target[inside], delta[inside], value[inside], strict=True))
-    for b, l0, l1, d, v in rows:
+    for value in values.values():
+        assert value.dtype == dtype
+        assert np.array_equal(value[~inside], np.where(beta == 0, log_base, log_target)[~inside])
+    rows = zip(*(part[inside] for part in (beta, log_base, log_target, delta, *values.values())), strict=True)
+    for b, l0, l1, d, *found in rows:
         # At 60 digits log1p(b expm1(y)) loses up to |log(1 - b) / log 10| of them, which leaves more than 40.
-        error = abs(mp.mpf(float(v)) - _exact(b, l0, l1, d))
+        exact = _exact(b, l0, l1, d)
         bound = 8 * np.finfo(dtype).eps * max(1, abs(l0), abs(l1))
-        assert error <= bound, (b, l0, l1, d, float(error / bound))
+        for world, v in zip(values, found, strict=True):
+            error = abs(mp.mpf(float(v)) - exact)
+            assert error <= bound, (world, b, l0, l1, d, float(error / bound))
 
 
+@each_world
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_ends_are_returned_bit_for_bit(dtype):
+def test_ends_are_returned_bit_for_bit(mean, dtype):
     values = np.array([*LOG_DENSITIES, -np.inf], dtype)
     log_base, log_target = (v.ravel() for v in np.meshgrid(values, values))
     for delta in [*DELTAS, np.inf, -np.inf]:
         for beta, end in ((0.0, log_base), (1.0, log_target)):
-            np.testing.assert_array_equal(_MEAN(dtype(beta), log_base, log_target, dtype(delta)), end)
+            np.testing.assert_array_equal(mean(dtype(beta), log_base, log_target, dtype(delta)), end)
 
 
+@each_world
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_minus_infinity(dtype):
+def test_minus_infinity(mean, dtype):
     """A point that one endpoint excludes: kept with a smaller weight for delta > 0, excluded otherwise."""
     beta = np.array([b for b in BETAS if 0 < dtype(b) < 1], dtype)
     for delta in map(dtype, DELTAS):
-        only_base = _MEAN(beta, dtype(-2.5), dtype(-np.inf), delta)
-        only_target = _MEAN(beta, dtype(-np.inf), dtype(-2.5), delta)
+        only_base = mean(beta, dtype(-2.5), dtype(-np.inf), delta)
+        only_target = mean(beta, dtype(-np.inf), dtype(-2.5), delta)
         if delta > 0:
             rtol = 8 * np.finfo(dtype).eps
             np.testing.assert_allclose(only_base, -2.5 + np.log1p(-beta.astype(float)) / delta, rtol=rtol)
@@ -83,7 +91,7 @@ def test_minus_infinity(dtype):
         else:
             assert np.all(only_base == -np.inf)
             assert np.all(only_target == -np.inf)
-        assert np.all(_MEAN(beta, dtype(-np.inf), dtype(-np.inf), delta) == -np.inf)
+        assert np.all(mean(beta, dtype(-np.inf), dtype(-np.inf), delta) == -np.inf)
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
@@ -94,6 +102,7 @@ def test_no_nan_in_value_derivative_or_gradients(dtype):
         dtype,
     )
     arguments = tuple(rows.T)
+    largest = float(np.finfo(dtype).max)
 
     def everything(*a):
         reverse = jax.grad(log_power_mean_pair, argnums=(0, 1, 2, 3, 4))(*a)
@@ -107,9 +116,53 @@ def test_no_nan_in_value_derivative_or_gradients(dtype):
             jax.grad(log_power_mean_pair, argnums=2)(*a),
         )
 
-    for part in jax.tree.leaves(jax.jit(jax.vmap(everything))(*arguments)):
+    traced = jax.jit(jax.vmap(everything))(*arguments)
+    closed_forms = [f(*arguments) for f in (log_power_mean_pair, power_mean_pair_derivatives, power_mean_pair_shares)]
+    host = jax.tree.leaves(closed_forms)
+    for part in [*jax.tree.leaves(traced), *host]:
         bad = np.isnan(part)
         assert not bad.any(), rows[bad][:3]
+    # Elsewhere the gradients of JAX stop at the largest number.
+    np.testing.assert_allclose(np.clip(traced[1], -largest, largest), np.clip(host[1], -largest, largest), rtol=2e-4)
+
+
+@each_world
+@pytest.mark.parametrize("shift", [2000.0, -2000.0, 90.0, -90.0])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_a_shift_beyond_the_range_of_the_exponential(mean, shift, dtype):
+    """The weights are 0 or 1 then, or their slope infinite, and no number is NaN."""
+    beta = np.array([0.0, 1e-6, 0.5, 1.0], dtype)
+    arguments = beta, dtype(-3.0), dtype(5.0), dtype(0.3), dtype(shift)
+    if mean is not log_power_mean_pair:
+        arguments = tuple(map(jnp.asarray, arguments))
+    value = np.asarray(mean(*arguments))
+    np.testing.assert_array_equal(value[[0, -1]], dtype([-3.0, 5.0]))
+    np.testing.assert_allclose(value[2], 5.0 if shift > 0 else -3.0)
+    parts = [*power_mean_pair_derivatives(*arguments), *power_mean_pair_shares(*arguments)]
+    assert not any(np.isnan(part).any() for part in parts)
+    equal = power_mean_pair_derivative(beta, dtype(5.0), dtype(5.0), dtype(0.3), dtype(shift))
+    np.testing.assert_array_equal(equal, 0.0)
+
+
+@each_world
+@pytest.mark.parametrize("shift", [0.0, 1.5, -2.0])
+@pytest.mark.parametrize("delta", [0.0, 1e-9, 0.3, -0.7])
+def test_derivatives_at_and_between_the_ends(mean, shift, delta):
+    """Against one-sided differences of the closed form in 100 digits."""
+    kind = np.asarray if mean is log_power_mean_pair else jnp.asarray
+    beta = np.array([0.0, 1e-5, 0.4, 1.0])
+    first, second = power_mean_pair_derivatives(*map(kind, (beta, -3.0, 5.0, delta, shift)))
+    with mp.workdps(100):
+
+        def f(b):
+            w = b / (b + (1 - b) * mp.exp(-mp.mpf(shift)))
+            d = mp.mpf(delta)
+            return -3 + 8 * w if d == 0 else -3 + mp.log1p(w * mp.expm1(8 * d)) / d
+
+        for i, b in enumerate(beta):
+            sign = -1 if b == 1 else 1
+            exact = [float(mp.diff(f, mp.mpf(float(b)), n, direction=sign)) for n in (1, 2)]
+            np.testing.assert_allclose([first[i], second[i]], exact, rtol=1e-8, atol=1e-8)
 
 
 def _finite_difference(index, beta, log_base, log_target, delta):
@@ -144,23 +197,27 @@ def test_gradients_against_high_precision():
 
 
 def test_derivative_and_shares_are_the_gradients():
+    """Those of JAX against the closed forms in both worlds."""
     beta, log_base, log_target, delta = _grid(np.float64, random=200)
     arguments = beta, log_base, log_target, delta, np.full_like(beta, 0.7)
     gradients = jax.jit(jax.vmap(jax.grad(log_power_mean_pair, argnums=(0, 1, 2))))(*arguments)
     largest = np.finfo(float).max
-    derivative = np.clip(power_mean_pair_derivative(*arguments), -largest, largest)
-    np.testing.assert_allclose(gradients[0], derivative, rtol=1e-12)
-    for gradient, share in zip(gradients[1:], power_mean_pair_shares(*arguments), strict=True):
-        np.testing.assert_allclose(gradient, share, rtol=1e-12, atol=1e-300)
+    for kind in (np.asarray, jnp.asarray):
+        own = tuple(map(kind, arguments))
+        derivative = np.clip(power_mean_pair_derivative(*own), -largest, largest)
+        np.testing.assert_allclose(gradients[0], derivative, rtol=1e-12)
+        for gradient, share in zip(gradients[1:], power_mean_pair_shares(*own), strict=True):
+            np.testing.assert_allclose(gradient, share, rtol=1e-12, atol=1e-300)
 
 
-def test_shift_is_a_shift_of_the_log_odds_of_beta():
+@each_world
+def test_shift_is_a_shift_of_the_log_odds_of_beta(mean):
     beta, log_base, log_target = np.array([0.01, 0.4, 0.9]), -3.0, 5.0
     for delta, shift in itertools.product([0.3, -0.7], [2.0, -4.0]):
         shifted = 1 / (1 + (1 - beta) / beta * np.exp(-shift))
         np.testing.assert_allclose(
-            log_power_mean_pair(beta, log_base, log_target, delta, shift),
-            log_power_mean_pair(shifted, log_base, log_target, delta),
+            mean(beta, log_base, log_target, delta, shift),
+            mean(shifted, log_base, log_target, delta),
             rtol=1e-13,
         )
 
@@ -184,18 +241,24 @@ def test_second_derivatives_are_finite_and_right():
     np.testing.assert_allclose(jax.grad(jax.grad(mean))(5.0), 0.3 * share * (1 - share), rtol=1e-12)
 
 
-def test_beta_outside_the_unit_interval_is_nan():
-    assert np.isnan(log_power_mean_pair(jnp.array([-0.1, 1.1]), 0.0, 1.0, 0.5)).all()
+@each_world
+def test_beta_outside_the_unit_interval_is_nan(mean):
+    assert np.isnan(mean(np.array([-0.1, 1.1]), 0.0, 1.0, 0.5)).all()
+    for kind in (np.asarray, jnp.asarray):
+        assert np.isnan(power_mean_pair_derivatives(kind([-0.1, 1.1]), 0.0, 1.0, 0.5)).all()
 
 
-def test_nan_is_not_hidden():
-    assert np.isnan(log_power_mean_pair(0.5, jnp.nan, 1.0, 0.5))
-    assert np.isnan(log_power_mean_pair(0.5, 0.0, jnp.nan, 0.0))
+@each_world
+def test_nan_is_not_hidden(mean):
+    assert np.isnan(mean(0.5, np.nan, 1.0, 0.5))
+    assert np.isnan(mean(0.5, 0.0, np.nan, 0.0))
 
 
-def test_python_numbers_do_not_widen_float32():
-    value = log_power_mean_pair(0.3, np.float32(1.0), np.float32(2.0), 0.1)
+@pytest.mark.parametrize("kind", [np.float32, jnp.float32])
+def test_python_numbers_do_not_widen_float32(kind):
+    value = log_power_mean_pair(0.3, kind(1.0), kind(2.0), 0.1)
     assert value.dtype == jnp.float32
+    assert isinstance(value, jax.Array) == (kind is jnp.float32)
 
 
 def test_log1p_is_accurate_where_that_of_xla_is_not():
@@ -204,8 +267,10 @@ def test_log1p_is_accurate_where_that_of_xla_is_not():
     np.testing.assert_allclose(jax.jit(log1p)(x), exact, rtol=4 * np.finfo(float).eps)
 
 
-def test_log_mean_exp_and_log_ess():
-    log_weights = jnp.log(jnp.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]))
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_log_mean_exp_and_log_ess(xp):
+    with np.errstate(divide="ignore"):
+        log_weights = xp.log(xp.array([[1.0, 1.0, 1.0, 1.0], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]))
     np.testing.assert_allclose(log_mean_exp(log_weights + 1e4) - 1e4, [0.0, -np.log(4.0), -np.inf], atol=1e-11)
     np.testing.assert_allclose(log_ess(log_weights - 1e4), [np.log(4.0), 0.0, -np.inf], atol=1e-11)
 

@@ -48,29 +48,36 @@ def _conditional_ess(increments, log_weights):
 @pytest.fixture
 def population(key):
     """Values of two endpoints at 500 points, and uneven weights."""
-    first, second, third = jax.random.split(key, 3)
-    log_base = -0.5 * jax.random.normal(first, (500,)) ** 2
-    log_target = -300 * jax.random.exponential(second, (500,))
-    return log_base, log_target, jax.random.normal(third, (500,))
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+    log_base = -0.5 * generator.standard_normal(500) ** 2
+    return log_base, -300 * generator.exponential(size=500), generator.standard_normal(500)
 
 
-def _search(path, population, beta, target=0.5):
-    log_base, log_target, log_weights = population
-    features = jax.vmap(lambda a, b: (a, b))(log_base, log_target)
+def _search(path, population, beta, target=0.5, xp=np):
+    """In the world of `xp`: a loop of Python's or a compiled one."""
+    log_base, log_target, log_weights = map(xp.asarray, population)
 
     def log_ratio(new_beta):
-        return path.interpolate(new_beta, *features) - path.interpolate(beta, *features)
+        with np.errstate(invalid="ignore"):
+            return path.interpolate(new_beta, log_base, log_target) - path.interpolate(beta, log_base, log_target)
 
-    return next_beta(log_ratio, jnp.asarray(beta), log_weights, target), log_ratio
+    found = next_beta(log_ratio, xp.asarray(beta), log_weights, target)
+    assert isinstance(found, jax.Array) == (xp is jnp)
+    return found, log_ratio
 
 
 FLAT = qp.Density(lambda x: 0.0)
 
 
-@pytest.mark.parametrize("q", [1.0, 0.999, 0.99, 0.5])
-@pytest.mark.parametrize("beta", [0.0, 1e-4, 0.3])
-def test_next_beta_meets_the_target_with_the_weights_of_the_path(q, beta, population):
-    new_beta, log_ratio = _search(qp.QPath(FLAT, FLAT, q=q), population, beta)
+@pytest.mark.parametrize(
+    ("q", "beta", "xp"),
+    [
+        *((q, beta, np) for q in (1.0, 0.999, 0.99, 0.5) for beta in (0.0, 1e-4, 0.3)),
+        *((q, beta, jnp) for q, beta in ((1.0, 0.0), (0.99, 1e-4), (0.5, 0.3))),
+    ],
+)
+def test_next_beta_meets_the_target_with_the_weights_of_the_path(q, beta, xp, population):
+    new_beta, log_ratio = _search(qp.QPath(FLAT, FLAT, q=q), population, beta, xp=xp)
     ess = _conditional_ess(log_ratio(new_beta), population[2])
     assert new_beta > beta
     np.testing.assert_allclose(ess, 0.5, rtol=1e-6) if new_beta < 1 else _at_least(ess, 0.5)
@@ -88,35 +95,38 @@ def test_ignoring_q_in_the_search_is_seen(population):
     assert abs(_conditional_ess(log_ratio(wrong), population[2]) - 0.5) > 0.05
 
 
-def test_one_is_taken_when_it_is_close_enough(population):
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_one_is_taken_when_it_is_close_enough(xp, population):
     log_base, _, log_weights = population
     near = log_base, log_base + 0.01 * log_weights, log_weights
-    assert _search(qp.GeometricPath(FLAT, FLAT), near, 0.2)[0] == 1.0
+    assert _search(qp.GeometricPath(FLAT, FLAT), near, 0.2, xp=xp)[0] == 1.0
 
 
-def test_particles_off_the_support_do_not_stop_the_search(population):
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_particles_off_the_support_do_not_stop_the_search(xp, population):
     """Nine in ten fall off at once: no beta keeps half of them, so the smallest step is taken, and then the next."""
     log_base, log_target, log_weights = population
-    off = jnp.where(jnp.arange(500) % 10 == 0, log_target, -jnp.inf)
-    first, log_ratio = _search(qp.GeometricPath(FLAT, FLAT), (log_base, off, log_weights), 0.0)
+    off = np.where(np.arange(500) % 10 == 0, log_target, -np.inf)
+    first, log_ratio = _search(qp.GeometricPath(FLAT, FLAT), (log_base, off, log_weights), 0.0, xp=xp)
     assert 0 < first < 1e-12
     reweighted = log_base, off, log_weights + log_ratio(first)
-    second, _ = _search(qp.GeometricPath(FLAT, FLAT), reweighted, float(first))
+    second, _ = _search(qp.GeometricPath(FLAT, FLAT), reweighted, float(first), xp=xp)
     assert second > 1e-6
 
 
-def test_no_nan_where_nothing_is_left():
-    nothing = jnp.zeros(4), jnp.full(4, -jnp.inf), jnp.zeros(4)
-    beta, _ = _search(qp.GeometricPath(FLAT, FLAT), nothing, 0.0)
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_no_nan_where_nothing_is_left(xp):
+    nothing = np.zeros(4), np.full(4, -np.inf), np.zeros(4)
+    beta, _ = _search(qp.GeometricPath(FLAT, FLAT), nothing, 0.0, xp=xp)
     assert 0 < beta <= 1
 
 
-def test_float32(population):
-    single = tuple(a.astype(jnp.float32) for a in population)
+@pytest.mark.parametrize("xp", [np, jnp])
+def test_float32(xp, population):
     path = qp.QPath(FLAT, FLAT, q=0.99)
-    log_base, log_target, log_weights = single
+    log_base, log_target, log_weights = (xp.asarray(a, np.float32) for a in population)
     beta = next_beta(
-        lambda b: path.interpolate(b, log_base, log_target) - log_base, jnp.zeros((), jnp.float32), log_weights, 0.5
+        lambda b: path.interpolate(b, log_base, log_target) - log_base, xp.zeros((), np.float32), log_weights, 0.5
     )
-    assert beta.dtype == jnp.float32
+    assert beta.dtype == np.float32
     np.testing.assert_allclose(beta, _search(path, population, 0.0)[0], rtol=1e-3)

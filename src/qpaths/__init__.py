@@ -1,66 +1,10 @@
-"""qpaths: annealing paths as first-class objects, and every algorithm that anneals along them."""
+"""qpaths: annealing paths as first-class objects, and every algorithm that anneals along them.
 
-from .algorithms import AIS as AIS
-from .algorithms import BDMC as BDMC
-from .algorithms import SMC as SMC
-from .algorithms import ParallelTempering as ParallelTempering
-from .algorithms import ThermodynamicIntegration as ThermodynamicIntegration
-from .algorithms import ThermodynamicObjective as ThermodynamicObjective
-from .algorithms import drive as drive
-from .algorithms import elbo as elbo
-from .algorithms import iwae as iwae
-from .algorithms import lower_bound as lower_bound
-from .deformed import exp_q as exp_q
-from .deformed import log_power_mean as log_power_mean
-from .deformed import log_q as log_q
-from .densities import Density as Density
-from .estimators import bridge as bridge
-from .estimators import derivative_moments as derivative_moments
-from .estimators import neighbour_log_ratios as neighbour_log_ratios
-from .estimators import stepping_stone as stepping_stone
-from .estimators import thermodynamic_integration as thermodynamic_integration
-from .evidence import evidence as evidence
-from .families import Bernoulli as Bernoulli
-from .families import Categorical as Categorical
-from .families import Gamma as Gamma
-from .families import GeneralizedPareto as GeneralizedPareto
-from .families import MultivariateNormal as MultivariateNormal
-from .families import MultivariateStudentT as MultivariateStudentT
-from .families import Normal as Normal
-from .families import Poisson as Poisson
-from .families import QGaussian as QGaussian
-from .families import StudentT as StudentT
-from .kernels import HMC as HMC
-from .kernels import MALA as MALA
-from .kernels import AbstractKernel as AbstractKernel
-from .kernels import BlackJAXKernel as BlackJAXKernel
-from .kernels import FrozenKernel as FrozenKernel
-from .kernels import IndependentMH as IndependentMH
-from .kernels import RandomWalk as RandomWalk
-from .paths import AbstractParametricPath as AbstractParametricPath
-from .paths import AbstractPath as AbstractPath
-from .paths import AbstractPointwisePath as AbstractPointwisePath
-from .paths import AlphaProjectionPath as AlphaProjectionPath
-from .paths import ArithmeticPath as ArithmeticPath
-from .paths import EscortMomentPath as EscortMomentPath
-from .paths import GelmanMengPath as GelmanMengPath
-from .paths import GeneralizedMeanPath as GeneralizedMeanPath
-from .paths import GeometricPath as GeometricPath
-from .paths import MomentPath as MomentPath
-from .paths import QPath as QPath
-from .paths import Reversed as Reversed
-from .results import BoundsResult as BoundsResult
-from .results import Result as Result
-from .results import Status as Status
-from .results import load_result as load_result
-from .schedules import AdaptiveSchedule as AdaptiveSchedule
-from .schedules import FixedSchedule as FixedSchedule
-from .schedules import LinearSchedule as LinearSchedule
-from .schedules import LogUniformSchedule as LogUniformSchedule
-from .schedules import SigmoidSchedule as SigmoidSchedule
-from .tuning import Tuned as Tuned
-from .tuning import choose_q as choose_q
-from .tuning import equalise as equalise
-from .tuning import tune as tune
+The names are those of `__init__.pyi`. Each is imported when it is first used, so that the command line starts without
+JAX.
+"""
 
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = "0.1.0"

@@ -1,7 +1,8 @@
 """Numerics that every layer shares: the power mean of two log densities, log-mean-exp, log ESS.
 
 Nothing here knows about paths or samplers. All functions are elementwise (or reduce over one axis), work in the
-precision of their arguments, and return no NaN for arguments in their domain, `-inf` included.
+precision of their arguments, and return no NaN for arguments in their domain, `-inf` included. They take NumPy and JAX
+arrays and answer with the same.
 """
 
 import math
@@ -9,28 +10,35 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
 from ._types import FloatArray, RealLike, ScalarLike
+from .arrays import logsumexp, namespace, quiet, sigmoid
 
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:
     """Log of the mean of `exp(log_values)` along `axis`; `-inf` where every entry is `-inf`."""
-    log_values = jnp.asarray(log_values)
-    return jax.nn.logsumexp(log_values, axis=axis) - jnp.log(float(log_values.shape[axis]))
+    log_values = namespace(log_values).asarray(log_values)
+    return logsumexp(log_values, axis=axis) - math.log(log_values.shape[axis])
 
 
 def log_ess(log_weights: RealLike, axis: int = -1) -> FloatArray:
     """Log effective sample size, (sum w)^2 / sum w^2, along `axis`; `-inf` where no weight is positive."""
-    log_weights = jnp.asarray(log_weights)
-    log_sum = jax.nn.logsumexp(log_weights, axis=axis)
-    log_sum_of_squares = jax.nn.logsumexp(2 * log_weights, axis=axis)
-    return jnp.where(log_sum == -jnp.inf, -jnp.inf, 2 * log_sum - log_sum_of_squares)
+    xp = namespace(log_weights)
+    log_weights = xp.asarray(log_weights)
+    log_sum = logsumexp(log_weights, axis=axis)
+    log_sum_of_squares = logsumexp(2 * log_weights, axis=axis)
+    with quiet():
+        return xp.where(log_sum == -xp.inf, -xp.inf, 2 * log_sum - log_sum_of_squares)
 
 
-def log1p(x: Array) -> Array:
+def log1p(x: Any) -> Any:
     """`log(1 + x)` to the last digits. XLA's own is off by a hundred ulp in float64 for -0.45 < x < -0.1."""
+    xp = namespace(x)
+    if xp is not jnp:
+        return xp.log1p(x)
     negative = x < 0
     return jnp.where(negative, -1, 1) * jnp.log1p(jnp.where(negative, -x / (1 + x), x))
 
@@ -53,12 +61,18 @@ def _stirling_tail(z: Array) -> Array:
     return (1 / 12 + w * (-1 / 360 + w * (1 / 1260 + w * (-1 / 1680 + w * (1 / 1188 - w * 691 / 360360))))) / z
 
 
-def promote(*values: Any) -> tuple[Array, ...]:
+def promote(*values: Any) -> tuple[Any, ...]:
     """All values as arrays of their common floating type; Python numbers do not widen it."""
-    dtype = jnp.result_type(*values)
+    xp = namespace(*values)
+    dtype = xp.result_type(*values)
     if not jnp.issubdtype(dtype, jnp.floating):
-        dtype = jnp.result_type(float)
-    return tuple(jnp.asarray(value, dtype) for value in values)
+        dtype = xp.result_type(float)
+    return tuple(xp.asarray(value, dtype) for value in values)
+
+
+def promote_jax(*values: Any) -> tuple[Array, ...]:
+    """As `promote`, but JAX arrays whatever the values are."""
+    return tuple(map(jnp.asarray, promote(*values)))
 
 
 def log_power_mean_pair(
@@ -71,88 +85,150 @@ def log_power_mean_pair(
     `log_target` themselves, bit for bit; a beta outside [0, 1] gives NaN. Differentiable in every argument without
     NaN: an infinite derivative comes back as the largest finite number, since infinity times a zero tangent is NaN.
     """
-    return _power_mean(*promote(beta, log_base, log_target, delta, shift))
+    arguments = promote(beta, log_base, log_target, delta, shift)
+    if namespace(*arguments) is jnp:
+        return _power_mean_jax(*arguments)
+    with quiet():
+        mean = _plain_geometric_mean(*arguments)
+        return _power_mean(*arguments) if mean is None else mean
+
+
+def _plain_geometric_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+    """On the host, what `_power_mean` makes of finite numbers at one beta and q = 1, in a tenth of the time."""
+    if beta.ndim or delta.ndim or shift.ndim or delta != 0 or shift != 0 or not 0 < beta < 1:
+        return None
+    difference = log_target - log_base
+    mean = log_base + beta * difference if beta <= 0.5 else log_target - (1 - beta) * difference
+    return mean if np.isfinite(mean).all() else None
 
 
 def power_mean_pair_derivative(
     beta: RealLike, log_base: RealLike, log_target: RealLike, delta: RealLike, shift: RealLike = 0.0
 ) -> FloatArray:
     """Derivative of `log_power_mean_pair` in `beta`, one-sided at 0 and 1; infinite where it is."""
+    return power_mean_pair_derivatives(beta, log_base, log_target, delta, shift)[0]
+
+
+@quiet()
+def power_mean_pair_derivatives(
+    beta: RealLike, log_base: RealLike, log_target: RealLike, delta: RealLike, shift: RealLike = 0.0
+) -> tuple[FloatArray, FloatArray]:
+    """First and second derivative of `log_power_mean_pair` in `beta`, one-sided at 0 and 1.
+
+    In the weight w of the target the mean is the log of a linear function over delta, so that D = d/dw has
+    `dD/dw = -delta D^2`; and `dw/dbeta = slope` bends where there is a shift.
+    """
     beta, log_base, log_target, delta, shift = promote(beta, log_base, log_target, delta, shift)
+    xp = namespace(beta)
     weights = _mixing_weights(beta, shift)
-    return weights.slope * _derivative(weights, *_exponents(log_base, log_target, delta), delta)
+    in_weight = _derivative(weights, *_exponents(log_base, log_target, delta), delta)
+    inside = (beta >= 0) & (beta <= 1)
+    first = _in_beta(weights, in_weight)
+    turn = xp.where((delta == 0) | xp.isinf(delta), 0, delta * in_weight)
+    curve = weights.bend - xp.where(xp.isinf(turn), turn, turn * xp.minimum(weights.slope, 1))
+    second = xp.where((first == 0) | (curve == 0), 0, first * xp.maximum(weights.slope, 1) * curve)
+    return xp.where(inside, first, xp.nan), xp.where(inside, second, xp.nan)
 
 
+def _in_beta(weights: "_Weights", in_weight: Any) -> Any:
+    """The derivative in beta from that in the weight; the slope may be beyond the range of the type."""
+    xp = namespace(in_weight, weights.slope)
+    return xp.where((in_weight == 0) | xp.isinf(in_weight), in_weight, weights.slope * in_weight)
+
+
+@quiet()
 def power_mean_pair_shares(
     beta: RealLike, log_base: RealLike, log_target: RealLike, delta: RealLike, shift: RealLike = 0.0
 ) -> tuple[FloatArray, FloatArray]:
     """Derivatives of `log_power_mean_pair` in `log_base` and `log_target`: the shares `(1 - a, a)` of the endpoints."""
     beta, log_base, log_target, delta, shift = promote(beta, log_base, log_target, delta, shift)
+    if namespace(log_base) is np and not delta.any() and not shift.any():
+        return 1 - beta + np.zeros_like(log_base), beta + np.zeros_like(log_base)
     log_odds = _log_odds(_mixing_weights(beta, shift), _exponents(log_base, log_target, delta)[1])
-    return jax.nn.sigmoid(-log_odds), jax.nn.sigmoid(log_odds)
+    return sigmoid(-log_odds), sigmoid(log_odds)
 
 
 class _Weights(NamedTuple):
     """The two mixing weights, apart so that neither loses digits: `base` is not computed as `1 - target`."""
 
-    base: Array
-    target: Array
-    slope: Array
+    base: Any
+    target: Any
+    slope: Any
     """d target / d beta."""
+    bend: Any
+    """d log slope / d beta, over the slope where that is above 1."""
 
 
-def _mixing_weights(beta: Array, shift: Array) -> _Weights:
-    scale = jnp.exp(-jnp.abs(shift))
-    base = (1 - beta) * jnp.where(shift > 0, scale, 1)
-    target = beta * jnp.where(shift < 0, scale, 1)
-    total = base + target
+def _mixing_weights(beta: Any, shift: Any) -> _Weights:
+    xp = namespace(beta)
+    if xp is np and not shift.any():  # as always but for a scaled target, and known on the host
+        return _Weights(1 - beta, beta, np.ones_like(beta), np.zeros_like(beta))
+    scale = xp.exp(-xp.abs(shift))
+    base = (1 - beta) * xp.where(shift > 0, scale, 1)
+    target = beta * xp.where(shift < 0, scale, 1)
+    # At an end the total is the scale, which may underflow; inside it is at least the smaller of beta and 1 - beta.
+    end = (beta == 0) | (beta == 1)
+    total = xp.where(end, 1, base + target)
+    at_end = xp.where(beta == 0, shift, -shift)
     # slope = scale / total^2; the square underflows in float32 for shifts beyond 44.
-    return _Weights(base / total, target / total, jnp.exp(-jnp.abs(shift) - 2 * jnp.log(total)))
+    slope = xp.exp(xp.where(end, at_end, -xp.abs(shift) - 2 * xp.log(total)))
+    loss = xp.expm1(-xp.abs(shift))
+    bend = xp.where(beta == 0, -2, 2) * xp.where(at_end > 0, -loss, loss)
+    inside = 2 * xp.where(shift > 0, loss, -loss) / total / xp.maximum(slope, 1)
+    return _Weights(
+        xp.where(end, 1 - beta, base / total), xp.where(end, beta, target / total), slope, xp.where(end, bend, inside)
+    )
 
 
-def _exponents(log_base: Array, log_target: Array, delta: Array) -> tuple[Array, Array]:
+def _exponents(log_base: Any, log_target: Any, delta: Any) -> tuple[Any, Any]:
     """`r = log_target - log_base` and `y = delta r`; r is 0 where both are `-inf`, and 0 * inf is 0."""
-    r = jnp.where(log_target == log_base, 0, log_target - log_base)
-    return r, jnp.where((r == 0) | (delta == 0), 0, delta * r)
+    xp = namespace(log_base)
+    r = xp.where(log_target == log_base, 0, log_target - log_base)
+    return r, xp.where((r == 0) | (delta == 0), 0, delta * r)
 
 
-def _log_weight(weight: Array, other: Array) -> Array:
+def _log_weight(weight: Any, other: Any) -> Any:
     """Log of one of two weights that sum to one; a weight near one is known better through the other."""
-    return jnp.where(other < 0.5, log1p(-jnp.where(other < 0.5, other, 0)), jnp.log(weight))
+    xp = namespace(weight)
+    return xp.where(other < 0.5, log1p(-xp.where(other < 0.5, other, 0)), xp.log(weight))
 
 
-def _log_odds(weights: _Weights, y: Array) -> Array:
+def _log_odds(weights: _Weights, y: Any) -> Any:
     """Log odds of the target's share, `logit b + y`; at the ends of the path the weight decides, even if y is inf."""
-    log_odds = jnp.log(weights.target) - jnp.log(weights.base) + y
-    return jnp.where(weights.target == 0, -jnp.inf, jnp.where(weights.base == 0, jnp.inf, log_odds))
+    xp = namespace(y, weights.base)
+    log_odds = xp.log(weights.target) - xp.log(weights.base) + y
+    return xp.where(weights.target == 0, -xp.inf, xp.where(weights.base == 0, xp.inf, log_odds))
 
 
-def _is_zero(delta: Array) -> Array:
+def _is_zero(delta: Any) -> Any:
     """Zero, or so small that XLA may flush it to zero."""
-    return jnp.abs(delta) < jnp.finfo(delta.dtype).tiny
+    return namespace(delta).abs(delta) < jnp.finfo(delta.dtype).tiny
 
 
-def _from_reference(weights: _Weights, r: Array, y: Array, delta: Array) -> tuple[Array, Array]:
+def _from_reference(weights: _Weights, r: Any, y: Any, delta: Any) -> tuple[Any, Any]:
     """Whether the target is the reference, and `log power mean - log reference`.
 
     Two regimes, so that every digit survives. *Near*, |y| < 1/2: measured from the endpoint of the larger weight,
     `log1p(w expm1(s)) / delta` with s = y or -y, where nothing cancels. *Far*: measured from the endpoint of the larger
     share, `(log w_reference + log1p(exp(-|log odds|))) / delta`, a sum of numbers no larger than |y| in size.
     """
-    near = jnp.abs(y) < 0.5
+    xp = namespace(y, weights.base)
+    near = xp.abs(y) < 0.5
     target_heavier = weights.target > weights.base
-    lighter = jnp.minimum(weights.base, weights.target)
-    step = lighter * _expm1_series(jnp.where(target_heavier, -y, y))
+    lighter = xp.minimum(weights.base, weights.target)
+    geometric = lighter * xp.where(target_heavier, -r, r)
+    if xp is np and _is_zero(delta).all():  # nothing else is needed, and on the host that is known
+        return target_heavier, geometric
+    step = lighter * _expm1_series(xp.where(target_heavier, -y, y))
 
     log_odds = _log_odds(weights, y)
     log_target_weight = _log_weight(weights.target, weights.base)
-    log_weight = jnp.where(log_odds > 0, log_target_weight, _log_weight(weights.base, weights.target))
+    log_weight = xp.where(log_odds > 0, log_target_weight, _log_weight(weights.base, weights.target))
 
-    total = _log1p_series(jnp.where(near, step, jnp.exp(-jnp.abs(log_odds)))) + jnp.where(near, 0, log_weight)
+    total = _log1p_series(xp.where(near, step, xp.exp(-xp.abs(log_odds)))) + xp.where(near, 0, log_weight)
     linear = _is_zero(delta)
-    power = total / jnp.where(linear, 1, delta)
-    geometric = lighter * jnp.where(target_heavier, -r, r)
-    return jnp.where(near | linear, target_heavier, log_odds > 0), jnp.where(linear, geometric, power)
+    power = total / xp.where(linear, 1, delta)
+    return xp.where(near | linear, target_heavier, log_odds > 0), xp.where(linear, geometric, power)
 
 
 # XLA's expm1 and log1p take twice the time of all the rest together, and its float64 log1p is off by a hundred ulp for
@@ -160,16 +236,22 @@ def _from_reference(weights: _Weights, r: Array, y: Array, delta: Array) -> tupl
 # (benchmarks/results/interpolate.md).
 
 
-def _expm1_series(x: Array) -> Array:
+def _expm1_series(x: Any) -> Any:
     """`expm1(x)` for |x| < 1/2."""
+    xp = namespace(x)
+    if xp is np:
+        return np.expm1(x)
     result = jnp.zeros_like(x)
     for k in range(15 if x.dtype == jnp.float64 else 8, 0, -1):
         result = result * x + 1 / math.factorial(k)
     return result * x
 
 
-def _log1p_series(x: Array) -> Array:
+def _log1p_series(x: Any) -> Any:
     """`log1p(x) = 2 artanh(x / (2 + x))` for -1/2 <= x <= 1."""
+    xp = namespace(x)
+    if xp is np:
+        return np.log1p(x)
     t = x / (2 + x)
     square = t * t
     result = jnp.zeros_like(x)
@@ -178,14 +260,17 @@ def _log1p_series(x: Array) -> Array:
     return t * result
 
 
-def _derivative(weights: _Weights, r: Array, y: Array, delta: Array) -> Array:
+def _derivative(weights: _Weights, r: Any, y: Any, delta: Any) -> Any:
     """`(1/delta) expm1(y) / (w_base + w_target exp(y))`, multiplied through by exp(-y) where y > 0."""
+    xp = namespace(y, weights.base)
     linear = _is_zero(delta)
-    small = jnp.exp(-jnp.abs(y))
-    denominator = jnp.where(y > 0, weights.base * small + weights.target, weights.base + weights.target * small)
-    power = -jnp.sign(y) * jnp.expm1(-jnp.abs(y)) / denominator / jnp.where(linear, 1, delta)
+    if xp is np and linear.all():
+        return r + np.zeros_like(weights.base)
+    small = xp.exp(-xp.abs(y))
+    denominator = xp.where(y > 0, weights.base * small + weights.target, weights.base + weights.target * small)
+    power = -xp.sign(y) * xp.expm1(-xp.abs(y)) / denominator / xp.where(linear, 1, delta)
     # The minimum and maximum do not depend on beta inside the path.
-    return jnp.where(linear, r, jnp.where(jnp.isinf(delta), 0, power))
+    return xp.where(linear, r, xp.where(xp.isinf(delta), 0, power))
 
 
 def _derivative_in_delta(weights: _Weights, r: Array, y: Array, delta: Array) -> Array:
@@ -202,21 +287,24 @@ def _derivative_in_delta(weights: _Weights, r: Array, y: Array, delta: Array) ->
     in_series = (jnp.abs(y) < jnp.finfo(y.dtype).eps ** 0.25) | _is_zero(delta)
     target_is_reference, excess = _from_reference(weights, r, y, delta)
     log_odds = _log_odds(weights, y)
-    share_other = jax.nn.sigmoid(jnp.where(target_is_reference, -log_odds, log_odds))
+    share_other = sigmoid(jnp.where(target_is_reference, -log_odds, log_odds))
     tilt = jnp.where(share_other == 0, 0, share_other * jnp.where(target_is_reference, -r, r))
     return jnp.where(in_series, series, (tilt - excess) / jnp.where(in_series, 1, delta))
 
 
-@jax.custom_jvp
-def _power_mean(beta: Array, log_base: Array, log_target: Array, delta: Array, shift: Array) -> Array:
+def _power_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+    xp = namespace(beta)
     weights = _mixing_weights(beta, shift)
     target_is_reference, excess = _from_reference(weights, *_exponents(log_base, log_target, delta), delta)
-    mean = jnp.where(target_is_reference, log_target, log_base) + excess
+    mean = xp.where(target_is_reference, log_target, log_base) + excess
     # The reference of the geometric mean can itself be -inf, and -inf + inf is NaN.
-    empty = _is_zero(delta) & (jnp.minimum(log_base, log_target) == -jnp.inf)
-    mean = jnp.where(empty, -jnp.inf, mean)
-    mean = jnp.where(beta == 0, log_base, jnp.where(beta == 1, log_target, mean))
-    return jnp.where((beta >= 0) & (beta <= 1), mean, jnp.nan)
+    empty = _is_zero(delta) & (xp.minimum(log_base, log_target) == -xp.inf)
+    mean = xp.where(empty, -xp.inf, mean)
+    mean = xp.where(beta == 0, log_base, xp.where(beta == 1, log_target, mean))
+    return xp.where((beta >= 0) & (beta <= 1), mean, xp.nan)
+
+
+_power_mean_jax = jax.custom_jvp(_power_mean)
 
 
 def _power_mean_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
@@ -227,13 +315,13 @@ def _power_mean_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tu
     variance = weights.base * weights.target
     log_odds = _log_odds(weights, y)
     partials = (
-        weights.slope * in_target,
-        jax.nn.sigmoid(-log_odds),
-        jax.nn.sigmoid(log_odds),
+        _in_beta(weights, in_target),
+        sigmoid(-log_odds),
+        sigmoid(log_odds),
         _derivative_in_delta(weights, r, y, delta),
         jnp.where(variance == 0, 0, variance * in_target),
     )
-    mean = _power_mean(*primals)
+    mean = _power_mean_jax(*primals)
     largest = jnp.finfo(mean.dtype).max
     tangent = jnp.zeros_like(mean)
     for partial, direction in zip(partials, tangents, strict=True):
@@ -242,4 +330,4 @@ def _power_mean_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tu
     return mean, tangent
 
 
-_power_mean.defjvp(_power_mean_jvp, symbolic_zeros=True)
+_power_mean_jax.defjvp(_power_mean_jvp, symbolic_zeros=True)

@@ -1,10 +1,9 @@
-"""The command line."""
+"""The command line. JAX and all that needs it are imported by the commands, so that help is there at once."""
 
 import sys
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-import jax
 import typer
 from typer.core import TyperGroup
 
@@ -29,8 +28,6 @@ class _Commands(TyperGroup):
             raise
 
     def invoke(self, ctx: Any) -> Any:
-        from .experiments.base import UserError
-
         try:
             return super().invoke(ctx)
         except (typer.Exit, typer.Abort):
@@ -40,6 +37,8 @@ class _Commands(TyperGroup):
                 raise
             if hasattr(error, "format_message"):
                 _complain_of_usage(error)
+            from .experiments.base import UserError
+
             if isinstance(error, UserError | OSError | ValueError | ArithmeticError):
                 _complain(str(error), code=2)
             _complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
@@ -70,17 +69,42 @@ app = typer.Typer(
 )
 
 
+def _show_version(wanted: bool) -> bool:
+    if wanted:
+        from . import __version__
+
+        typer.echo(f"qpaths {__version__}")
+        raise typer.Exit
+    return wanted
+
+
 @app.callback()
-def _setup(
+def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error comes from.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_show_version, is_eager=True)
+    ] = False,
 ) -> None:
-    # Evidence is a sum of many small numbers; the library leaves the precision to its user, and here that is us.
+    """Options that stand before the command; `_Commands` looks at them."""
+
+
+def _use_double_precision() -> None:
+    """Evidence is a sum of many small numbers; the library leaves the precision to its user, and here that is us."""
+    import jax
+
     jax.config.update("jax_enable_x64", True)
+
+
+def _draw_to_files() -> None:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
 
 
 @app.command("list")
 def list_experiments() -> None:
     """List the experiments: each is a table or figure of the q-paths paper."""
+    _use_double_precision()
     from .experiments.console import show_experiments
 
     show_experiments()
@@ -111,6 +135,7 @@ def run(
     Each run of the sweep is stored as it finishes. After an interruption of any kind the same command goes on where it
     stopped. More seeds are added to those that are there; other settings need another folder.
     """
+    _use_double_precision()
     from .experiments.console import run_experiment
 
     short = [f"{key}={value}" for key, value in (("base", base), ("model", model)) if value is not None]
@@ -126,9 +151,8 @@ def report(
 
     Nothing is computed anew, and the page needs no other file.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
+    _use_double_precision()
+    _draw_to_files()
     from .report import write_report
 
     page = out or folder / "report.html"
@@ -149,6 +173,7 @@ def data(
 
     For `omniglot` that is the canonical `chardata.mat`, or an .npz with drawings rendered from the strokes.
     """
+    _use_double_precision()
     from .experiments.base import UserError
     from .experiments.console import show_omniglot
 
@@ -164,11 +189,10 @@ def demo(
 ) -> None:
     """Compute the evidence of a model with a geometric, the paper's and a tuned path, at equal cost.
 
-    The model is the logistic regression of the paper on the Pima data. Takes about a minute, mostly compilation.
+    The model is the logistic regression of the paper on the Pima data. Takes about ten seconds.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
+    _use_double_precision()
+    _draw_to_files()
     from .demo import run_demo
 
     run_demo(out, particles, progress=True)
@@ -191,9 +215,8 @@ def evidence(
     The file is Python. It defines `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`, and
     imports what it needs. An interrupted call goes on from its folder.
     """
-    import matplotlib as mpl
-
-    mpl.use("Agg")
+    _use_double_precision()
+    _draw_to_files()
     from .model_file import run_model_file
 
     limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}

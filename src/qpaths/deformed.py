@@ -10,7 +10,7 @@ from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
 from ._checks import check_not_nan, is_concrete
-from ._numerics import log1p, promote
+from ._numerics import log1p, promote_jax
 from ._types import FloatArray, RealLike
 
 
@@ -20,13 +20,13 @@ def log_q(u: RealLike, q: RealLike) -> FloatArray:
     Defined for u >= 0 (NaN below). At u = 0 it is `-1/(1-q)` for q < 1 and `-inf` otherwise.
     """
     check_not_nan("q", q)
-    u, q = promote(u, q)
+    u, q = promote_jax(u, q)
     return log_q_of_exp(jnp.log(u), 1 - q)
 
 
 def log_q_of_exp(log_u: RealLike, delta: RealLike) -> FloatArray:
     """`log_q(exp(log_u))` with `delta = 1 - q`, which a q near 1 could not hold."""
-    log_u, delta = promote(log_u, delta)
+    log_u, delta = promote_jax(log_u, delta)
     z = delta * jnp.where((delta == 0) & (log_u == -jnp.inf), 0, log_u)
     small = jnp.abs(z) < _series_limit(z)
     z_small = jnp.where(small, z, 0)
@@ -39,13 +39,13 @@ def log_q_of_exp(log_u: RealLike, delta: RealLike) -> FloatArray:
 def log_exp_q(x: RealLike, q: RealLike) -> FloatArray:
     """`log exp_q(x)`: `-inf` below the support (q < 1), `+inf` at and beyond the pole (q > 1)."""
     check_not_nan("q", q)
-    x, q = promote(x, q)
+    x, q = promote_jax(x, q)
     return log_exp_delta(x, 1 - q)
 
 
 def log_exp_delta(x: RealLike, delta: RealLike) -> FloatArray:
     """`log exp_q(x)` with `delta = 1 - q`, which a q near 1 could not hold."""
-    x, delta = promote(x, delta)
+    x, delta = promote_jax(x, delta)
     z = delta * x
     small = jnp.abs(z) < _series_limit(z)
     inside = z > -1
@@ -74,7 +74,7 @@ def log_power_mean(
     """
     check_not_nan("q", q)
     _check_weights(weights)
-    log_u, weights, q = promote(log_u, weights, q)
+    log_u, weights, q = promote_jax(log_u, weights, q)
     weights = jnp.broadcast_to(weights / jnp.sum(weights, axis=-1, keepdims=True), log_u.shape)
     delta = 1 - q
 

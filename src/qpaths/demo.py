@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from .algorithms import SMC, drive
-from .evidence import evidence
 from .experiments.datasets import load, logistic_regression
 from .experiments.paper import TRUTHS
+from .front_door import evidence
 from .kernels import RandomWalk
 from .paths import GeometricPath, QPath
 from .results import Result

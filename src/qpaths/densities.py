@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
 
@@ -27,18 +28,50 @@ class Density(eqx.Module):
     `log_prob(x)` is the log density of one point, normalised or not; `sample(key)`, where there is one, draws a point.
     A plain function is part of the compiled program. A function that is a pytree (`jax.tree_util.Partial(f, data)`, an
     equinox module) can change its data without recompiling.
+
+    With `backend="numpy"` the functions are called as they are, with NumPy arrays: an ODE solved by SciPy, a likelihood
+    from PyTorch or a C library. `log_prob(x)` then takes one point or, with `batched=True`, an array (or a tree of
+    arrays) with one row per point; `gradient(x)`, where there is one, has the shape of what `log_prob` takes; and
+    `sample(generator)` draws one point with a `numpy.random.Generator`. Such densities run on the host only, and
+    without a gradient only kernels that need none can move their points.
     """
 
     log_prob: LogDensity
     sample: Sampler | None
+    gradient: Callable[[Any], Any] | None
+    backend: str = eqx.field(static=True)
+    batched: bool = eqx.field(static=True)
 
-    def __init__(self, log_prob: Any, sample: Any = None):
+    def __init__(
+        self, log_prob: Any, sample: Any = None, backend: str = "jax", batched: bool = False, gradient: Any = None
+    ):
         if not callable(log_prob):
             raise TypeError(f"`log_prob` must be a function of one point, got {log_prob!r}.")
         if sample is not None and not callable(sample):
             raise TypeError(f"`sample` must be a function of a key, or None, got {sample!r}.")
+        if gradient is not None and not callable(gradient):
+            raise TypeError(f"`gradient` must be a function of a point, or None, got {gradient!r}.")
+        check_backend(backend)
+        if backend == "jax" and (batched or gradient is not None):
+            raise ValueError(
+                "`batched` and `gradient` are for `backend='numpy'`: JAX vectorizes and differentiates by itself."
+            )
         self.log_prob = as_pytree(log_prob)
         self.sample = None if sample is None else as_pytree(sample)
+        self.gradient = None if gradient is None else as_pytree(gradient)
+        self.backend = backend
+        self.batched = batched
+
+
+def check_backend(backend: Any) -> None:
+    """Raise unless the backend is one of the two."""
+    if backend not in ("jax", "numpy"):
+        raise ValueError(f"`backend` must be 'jax' or 'numpy', got {backend!r}.")
+
+
+def is_numpy(density: Any) -> bool:
+    """Whether a density is evaluated by NumPy functions."""
+    return getattr(density, "backend", "jax") == "numpy"
 
 
 def as_pytree(function: Any) -> Any:
@@ -67,7 +100,15 @@ def endpoint(name: str) -> Callable[[Any], DensityLike]:
 
 
 def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
-    """`density.log_prob(x)`, checked to be one number."""
+    """`density.log_prob(x)` for one point, checked to be one number."""
+    if is_numpy(density):
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
+            raise TypeError(
+                f"`{name}` is a density with `backend='numpy'`, which JAX cannot trace: call this outside `jax.jit`, "
+                f"`jax.vmap` and `jax.grad`."
+            )
+        x = jax.tree.map(lambda leaf: np.asarray(leaf)[None] if density.batched else np.asarray(leaf), x)  # type: ignore[attr-defined]
+        return np.asarray(density.log_prob(x), float).reshape(())
     value = jnp.asarray(density.log_prob(x))
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
@@ -78,12 +119,17 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
 
 
-def draw(density: DensityLike, key: PRNGKey, name: str) -> Point:
-    """One point from `density`, or an error that says that it cannot be sampled."""
+def sampler_of(density: DensityLike, name: str) -> Sampler:
+    """The function that draws one point from `density`, or an error that says that there is none."""
     sample = getattr(density, "sample", None)
     if sample is None:
         raise ValueError(
             f"`{name}` has no `sample`, and one is needed here: give `qpaths.Density(log_prob, sample=...)`, "
             f"where `sample(key)` returns one exact draw."
         )
-    return sample(key)
+    return sample
+
+
+def draw(density: DensityLike, key: PRNGKey, name: str) -> Point:
+    """One point from `density`, or an error that says that it cannot be sampled."""
+    return sampler_of(density, name)(key)

@@ -1,26 +1,32 @@
 """The endpoints of a model's path, from what a user gives, and what looks wrong with them."""
 
 import inspect
+import re
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._types import Point, PRNGKey
-from .algorithms.checks import draw_points
-from .densities import Density, DensityLike, as_density, evaluate
+from ._types import Point, Rows
+from .arrays import quiet, to_host
+from .densities import Density, DensityLike, as_density, as_pytree, check_backend, evaluate, is_numpy
+from .evaluation import AbstractEvaluator
 from .paths import AbstractPath, GeometricPath
+from .paths.base import EndpointValues
 from .tuning.reference import log_mass
 from .verdict import Finding
 
-_NUM_PROBED = 64
+_NUM_DRAWN = 512
+"""Draws from the base at which it is looked at."""
+_NUM_PROBED, _NUM_AGAIN = 64, 8
 
 
 def model_path(
-    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any
+    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: str
 ) -> tuple[AbstractPath[Any], Any]:
     """The geometric path of the model, and its likelihood as a function of a point and data."""
+    check_backend(backend)
     parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "sample_prior": sample_prior}
     given = [name for name, part in parts.items() if part is not None]
     if base is not None or target is not None:
@@ -30,6 +36,8 @@ def model_path(
                 f"give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
                 f"{', '.join(given)}."
             )
+        if backend == "numpy":
+            base, target = (_numpy_density(end) for end in (base, target))
         return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
     missing = [name for name in parts if name not in given]
     if missing:
@@ -40,9 +48,13 @@ def model_path(
         raise TypeError(
             "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
         )
-    prior = Density(log_prior, sample_prior)
-    likelihood = log_likelihood if data is not None else lambda x, _: log_likelihood(x)
-    return path_given(prior, likelihood, data), likelihood
+    prior = Density(log_prior, sample_prior, backend=backend)
+    return path_given(prior, log_likelihood, data), log_likelihood
+
+
+def _numpy_density(end: Any) -> Any:
+    """A function becomes a NumPy density; a density stays what it is."""
+    return end if hasattr(end, "log_prob") or not callable(end) else Density(end, backend="numpy")
 
 
 def _takes_two(function: Any) -> bool:
@@ -55,18 +67,26 @@ def _takes_two(function: Any) -> bool:
     return True
 
 
-def path_given(prior: DensityLike, likelihood: Any, data: Any) -> AbstractPath[Any]:
+def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
     """From the prior to prior times likelihood; data are arrays of the target, not part of the compiled program."""
-    return GeometricPath(
-        prior, Density(jax.tree_util.Partial(_log_joint, prior, jax.tree_util.Partial(likelihood), data))
-    )
+    likelihood = as_pytree(likelihood)
+    arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
+    function = _log_joint if prior.backend == "jax" else _numpy_log_joint
+    return GeometricPath(prior, Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend))
 
 
-def _log_joint(prior: DensityLike, likelihood: Any, data: Any, x: Point) -> Any:
+def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
     log_prior = evaluate(prior, x, "log_prior")
-    log_likelihood = evaluate(Density(lambda x: likelihood(x, data)), x, "log_likelihood")
+    log_likelihood = evaluate(Density(lambda x: likelihood(x, *data)), x, "log_likelihood")
     # Outside the prior's support the likelihood need not be defined.
     return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
+
+
+def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
+    log_prior = prior.log_prob(x)
+    return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
 
 
 class Probe(NamedTuple):
@@ -78,10 +98,45 @@ class Probe(NamedTuple):
     findings: list[Finding]
 
 
-def probe(path: AbstractPath[Any], key: PRNGKey) -> Probe:
+def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
+    """Raise where a density does not always give the same number at the same point.
+
+    A NumPy density is called again. Of a JAX density each compiled program gives the same numbers for ever, so it is
+    traced twice: random numbers that do not come from a key are constants, and other ones in the second program.
+    """
+    ends = {"base": evaluator.path.base, "target": evaluator.path.target}
+    again = None
+    for name, density in ends.items():
+        if is_numpy(density):
+            again = to_host(evaluator.values(positions[:_NUM_AGAIN])) if again is None else again
+            values, new = (getattr(part, f"log_{name}")[:_NUM_AGAIN] for part in (features, again))
+            if not np.array_equal(values, new, equal_nan=True):
+                where = int(np.argmax(values != new))
+                point = evaluator.layout.points(positions[where])
+                raise ValueError(
+                    f"`{name}.log_prob` is not deterministic: at the point {point} it gave {values[where]}, and then "
+                    f"{new[where]}. A log density must always give the same number at the same point."
+                )
+        elif len({_trace(density, name, evaluator.layout.points(positions[0])) for _ in range(2)}) > 1:
+            raise ValueError(
+                f"`{name}.log_prob` is not deterministic: JAX traced it twice, and its constants differ. It probably "
+                f"calls NumPy's random numbers. A log density must always give the same number at the same point."
+            )
+
+
+def _trace(density: DensityLike, name: str, point: Point) -> str:
+    """The program of a density in words, with its constants; the same for every trace of the same function."""
+    program = jax.make_jaxpr(lambda x: evaluate(density, x, name))(point)
+    constants = [np.asarray(constant).tobytes() for constant in program.consts if hasattr(constant, "dtype")]
+    return f"{re.sub('0x[0-9a-f]+', '', str(program.jaxpr))} {constants}"
+
+
+@quiet()
+def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     """Whether the base is visibly not normalised, or the target a multiple of it."""
-    points = draw_points(path, key, 1000)
-    mass = log_mass(path.base, points, key=jax.random.fold_in(key, 1))
+    draw, check = stream.split(2)
+    positions = evaluator.draw(draw, _NUM_DRAWN)
+    mass = log_mass(evaluator, to_host(positions), stream=check)
     is_normalised = mass is None or abs(mass[0]) <= max(5 * mass[1], 0.02)
     findings = []
     if mass is not None and not is_normalised:
@@ -90,12 +145,15 @@ def probe(path: AbstractPath[Any], key: PRNGKey) -> Probe:
             f"importance sampling, and the log evidence is shifted by as much"
         )
         findings.append(Finding(what, "normalise its log density"))
-    few = jax.tree.map(lambda leaf: leaf[:_NUM_PROBED], points)
-    features = jax.jit(jax.vmap(lambda x: path.features(x)))(few)
-    ratios = np.asarray(features.log_target - features.log_base)
+    few = positions[:_NUM_PROBED]
+    features = to_host(evaluator.values(few))
+    check_deterministic(evaluator, few, features)
+    ratios = features.log_target - features.log_base
     if np.isfinite(ratios).all():
         rounding = (
-            8 * np.finfo(ratios.dtype).eps * max(np.abs(features.log_target).max(), np.abs(features.log_base).max())
+            8
+            * np.finfo(evaluator.layout.dtype).eps
+            * max(np.abs(features.log_target).max(), np.abs(features.log_base).max())
         )
         if np.ptp(ratios) <= rounding:
             what = (

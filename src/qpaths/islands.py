@@ -1,22 +1,18 @@
 """Independent runs of SMC with frozen settings, and the one estimate they make together."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
-from scipy.stats import chi2
-from scipy.stats import t as student_t
 
 from ._numerics import log_mean_exp
-from ._types import Point, PRNGKey
+from ._types import Point
 from .algorithms import SMC
-from .densities import evaluate
+from .annealing import anneal
+from .arrays import stack, to_host
 from .estimators import few_replicas
+from .evaluation import AbstractEvaluator
 from .kernels import FrozenKernel
 from .paths import AbstractPath
 from .results import NumEvaluations, Result, Status
@@ -72,11 +68,13 @@ class Islands(NamedTuple):
     @property
     def disagreement(self) -> float:
         """Probability that runs with the errors that they report differ as little as these do."""
+        from scipy.special import chdtr
+
         if not np.isfinite(self.log_evidence).all():
             return 1.0
         weights = 1 / np.square(np.maximum(self.log_evidence_se, 1e-12))
         mean = np.sum(weights * self.log_evidence) / np.sum(weights)
-        return float(chi2.cdf(np.sum(weights * np.square(self.log_evidence - mean)), self.log_evidence.size - 1))
+        return float(chdtr(self.log_evidence.size - 1, np.sum(weights * np.square(self.log_evidence - mean))))
 
     def result(
         self, betas: Any, extra_error: float, num_evaluations: NumEvaluations, status: Status, verdict: str
@@ -88,13 +86,13 @@ class Islands(NamedTuple):
         stats = {name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()}
         stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
         return Result(
-            log_evidence=jnp.asarray(log_evidence),
-            log_evidence_se=jnp.asarray(standard_error),
-            samples=jax.tree.map(lambda leaf: jnp.asarray(leaf.reshape(-1, *leaf.shape[2:])), self.samples),
-            log_weights=jnp.asarray(self.log_weights.ravel()),
-            betas=jnp.asarray(betas),
-            stats=jax.tree.map(jnp.asarray, stats),
-            status=jnp.asarray(int(status)),
+            log_evidence=np.asarray(log_evidence),
+            log_evidence_se=np.asarray(standard_error),
+            samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.samples),
+            log_weights=self.log_weights.ravel(),
+            betas=np.asarray(betas),
+            stats=stats,
+            status=np.asarray(int(status)),
             num_evaluations=num_evaluations,
             algorithm="Evidence",
             verdict=verdict,
@@ -119,21 +117,22 @@ class Balance(NamedTuple):
         return self.imbalance if self.probability < _UNBALANCED else 0.0
 
 
-def balance(path: AbstractPath[Any], islands: Islands, num_draws: int) -> Balance:
+def balance(evaluator: AbstractEvaluator, islands: Islands, num_draws: int) -> Balance:
     """Look at the mean of the target's score over some draws, which is zero for a target without hard bounds (Stein).
 
     Draws that end where the target does not (before the neck of a funnel, say) leave it open at that end, even if every
     run ends there. The noise is what the means of the islands show; `_less_noise` takes most of it away first.
     """
+    from scipy.special import stdtr
+
     num_islands = islands.log_weights.shape[0]
     each = max(1, min(islands.log_weights.shape[1], num_draws // num_islands))
-    points = jax.tree.map(lambda leaf: jnp.asarray(leaf[:, :each].reshape(-1, *leaf.shape[2:])), islands.samples)
-    rows, scores, outside = (np.asarray(part, float) for part in _scores(path, points))
+    rows, scores, outside = _scores(evaluator, evaluator.layout.rows(islands.samples)[:, :each])
     if outside.any() or not np.isfinite(scores).all():
         return Balance(0.0, 1.0)
     means = _less_noise(rows, scores).reshape(num_islands, each, -1).mean(axis=1)
     mean, noise = means.mean(axis=0), np.std(means, axis=0, ddof=1) / num_islands**0.5
-    tail = 2 * student_t.sf(np.abs(mean) / np.maximum(noise, 1e-300), num_islands - 1)
+    tail = 2 * stdtr(num_islands - 1, -np.abs(mean) / np.maximum(noise, 1e-300))
     spread = np.atleast_2d(np.cov(rows.T))
     imbalance = max(0.0, float(mean @ spread @ mean - np.diag(spread) @ noise**2)) ** 0.5
     return Balance(imbalance, min(1.0, float(np.min(tail)) * tail.size))
@@ -153,36 +152,38 @@ def _less_noise(rows: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n d"]
     return scores - virials @ coefficients
 
 
-@jax.jit
-def _scores(path: AbstractPath[Any], points: Point) -> tuple[Array, Array, Array]:
-    """Points as rows, the target's scores there, and at which points beyond them the target has no mass."""
-    unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], points))[1]
-    rows = jax.vmap(lambda point: ravel_pytree(point)[0])(points)
-
-    def log_prob(row: Array) -> Array:
-        return evaluate(path.target, unravel(row), "target")
-
+def _scores(evaluator: AbstractEvaluator, rows: Any) -> tuple[Any, Any, Any]:
+    """Rows of all islands, the target's scores there, and at which points beyond them the target has no mass."""
+    rows = np.asarray(rows, float).reshape(-1, rows.shape[-1])
+    particles = evaluator.particles(rows, with_slopes=True)
     # Differences of draws reach beyond them in every direction in which they spread.
-    beyond = rows + 3 * (jnp.roll(rows, 1, axis=0) - jnp.roll(rows, 2, axis=0))
-    return rows, jax.vmap(jax.grad(log_prob))(rows), jax.vmap(log_prob)(beyond[:_PROBES]) == -jnp.inf
+    beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))
+    outside = evaluator.values(beyond[:_PROBES]).log_target
+    return rows, *to_host((evaluator.score(1.0, particles), outside == -np.inf))
 
 
 def run_islands(
-    path: AbstractPath[Any], schedule: FixedSchedule, kernel: FrozenKernel, num_particles: int, *, key: PRNGKey
+    path: AbstractPath[Any], schedule: FixedSchedule, kernel: FrozenKernel, num_particles: int, *, stream: Any
 ) -> Islands:
-    """`NUM_ISLANDS` independent runs of SMC, compiled as one."""
-    keys = jax.random.split(key, NUM_ISLANDS)
-    runs = _run_all(path, schedule, kernel, num_particles, keys)
-    for i, status in enumerate(np.asarray(runs.status)):
-        if status in (Status.INVALID_START, Status.INVALID_PROPOSAL):
-            SMC(num_particles, schedule, kernel).run(path, key=keys[i])  # raises the fault in words
-    log_evidence = jnp.where(runs.status == Status.COLLAPSED, -jnp.inf, runs.log_evidence)
-    se = jnp.where(runs.status == Status.COLLAPSED, 0.0, runs.log_evidence_se)
-    return Islands(*jax.tree.map(np.asarray, (log_evidence, se, runs.samples, runs.log_weights, runs.stats)))
+    """`NUM_ISLANDS` independent runs of SMC."""
+    algorithm = SMC(num_particles, schedule, kernel)
+    return stack([_run_island(algorithm, path, one) for one in stream.split(NUM_ISLANDS)])
 
 
-@functools.partial(jax.jit, static_argnames="num_particles")
-def _run_all(
-    path: AbstractPath[Any], schedule: FixedSchedule, kernel: FrozenKernel, num_particles: int, keys: Array
-) -> Result:
-    return jax.vmap(lambda key: SMC(num_particles, schedule, kernel).run(path, key=key))(keys)
+def _run_island(algorithm: SMC, path: AbstractPath[Any], stream: Any) -> Islands:
+    """One run; where no particle has any weight in the end, what it did until then."""
+    annealing, state = algorithm.begin(path, key=stream)
+    state, stats = anneal(annealing, state)
+    collapsed = int(state.fault.status) == Status.COLLAPSED
+    if collapsed:
+        num = algorithm.schedule.betas.size - 1 - stats["beta"].size  # type: ignore[attr-defined]
+        stats = {name: np.concatenate([rows, np.repeat(rows[-1:], num, axis=0)]) for name, rows in stats.items()}
+        state = state._replace(fault=state.fault._replace(status=np.asarray(int(Status.OK))))
+    result = to_host(algorithm.finish(annealing, state, stats))
+    return Islands(
+        np.asarray(-np.inf if collapsed else result.log_evidence),
+        np.asarray(0.0 if collapsed else result.log_evidence_se),
+        result.samples,
+        result.log_weights,
+        result.stats,
+    )

@@ -8,7 +8,7 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from .evidence import evidence
+from .front_door import evidence
 from .results import Result
 
 _NAMES = ("log_prior", "log_likelihood", "sample_prior")

@@ -1,22 +1,13 @@
-"""Resampling schemes, all from BlackJAX: weights in, ancestor indices out."""
+"""Resampling schemes: log weights in, ancestor indices out."""
 
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-from blackjax.smc import resampling as _blackjax
-from jax import Array
 from jaxtyping import Float, Int
 
-from ._types import PRNGKey
+from ._types import AnyArray, Scalar, Vector
+from .arrays import namespace, segment_sum
 
-SCHEMES: dict[str, Callable[..., Any]] = {
-    "systematic": _blackjax.systematic,
-    "stratified": _blackjax.stratified,
-    "multinomial": _blackjax.multinomial,
-    "residual": _blackjax.residual,
-}
+SCHEMES = ("systematic", "stratified", "multinomial", "residual")
 
 
 def check_scheme(name: str) -> None:
@@ -24,45 +15,74 @@ def check_scheme(name: str) -> None:
         raise ValueError(f"`resampling` must be one of {', '.join(SCHEMES)}, got {name!r}.")
 
 
-def resample(scheme: str, key: PRNGKey, log_weights: Float[Array, " n"], num: int) -> Int[Array, " num"]:
-    """Indices of `num` ancestors, drawn in proportion to the weights; one of weight zero is never drawn."""
-    weights = jnp.exp(log_weights - jnp.max(log_weights))
-    weights = weights / jnp.sum(weights)
-    indices = SCHEMES[scheme](key, weights, num)
-    if scheme == "residual":  # the others keep the order of the particles
-        indices = jnp.sort(indices)
-    # A uniform draw that meets a bin edge, or rounding at the end of the sum, can name an index of weight zero.
-    return jnp.where(weights[indices] > 0, indices, jnp.argmax(weights))
+def resample(scheme: str, stream: Any, log_weights: Vector, num: int) -> Int[AnyArray, " num"]:
+    """Indices of `num` ancestors in increasing order, drawn in proportion to the weights; none of weight zero.
+
+    All schemes but the residual one invert the cumulative weights at increasing levels: equally spaced with one random
+    offset (systematic), with one for each (stratified), or uniform and sorted (multinomial). Residual resampling makes
+    the whole number of copies that each weight is due, and draws the rest in proportion to what is left over.
+    """
+    xp = namespace(log_weights)
+    weights = _normalized(log_weights)
+    if scheme == "residual":
+        copies = xp.floor(num * weights)
+        certain = xp.cumsum(copies)
+        numbers = xp.arange(num)
+        first = xp.searchsorted(certain, numbers, side="right")
+        # Not sorted: only the last of the levels are used.
+        rest = _at_levels(num * weights - copies, stream.uniform((num,), weights.dtype))
+        indices = xp.sort(xp.where(numbers < certain[-1], first, rest))
+    else:
+        if scheme == "systematic":
+            levels = (xp.arange(num) + stream.uniform((), weights.dtype)) / num
+        elif scheme == "stratified":
+            levels = (xp.arange(num) + stream.uniform((num,), weights.dtype)) / num
+        else:
+            levels = xp.sort(stream.uniform((num,), weights.dtype))
+        indices = _at_levels(weights, levels)
+    # Rounding at the end of the sum can name an index of weight zero.
+    indices = xp.minimum(indices, weights.size - 1)
+    return xp.where(weights[indices] > 0, indices, xp.argmax(weights))
 
 
-def offspring_variance(
-    scheme: str, log_weights: Float[Array, " n"], ancestors: Int[Array, " n"], num: int
-) -> Float[Array, ""]:
+def _normalized(log_weights: Vector) -> Vector:
+    xp = namespace(log_weights)
+    weights = xp.exp(log_weights - xp.max(log_weights))
+    return weights / xp.sum(weights)
+
+
+def _at_levels(weights: Vector, levels: Float[AnyArray, " num"]) -> Int[AnyArray, " num"]:
+    xp = namespace(weights)
+    cumulative = xp.cumsum(weights)
+    return xp.searchsorted(cumulative, levels.astype(cumulative.dtype) * cumulative[-1], side="right")
+
+
+def offspring_variance(scheme: str, log_weights: Vector, ancestors: Int[AnyArray, " n"], num: int) -> Scalar:
     """Sum over families of the variance of their share of `num` offspring: the noise that resampling alone adds.
 
     A family is what descends from one particle of the first generation, named by `ancestors`. The schemes keep the
     order of the particles, so a family is a run of neighbours: an interval of the cumulative weights.
     """
-    weights = jnp.exp(log_weights - jnp.max(log_weights))
-    weights = weights / jnp.sum(weights)
+    xp = namespace(log_weights)
+    weights = _normalized(log_weights)
 
-    def by_family(values: Array) -> Array:
-        return jax.ops.segment_sum(values, ancestors, num_segments=weights.size)
+    def by_family(values: Any) -> Any:
+        return segment_sum(values, ancestors, weights.size)
 
     share = by_family(weights)
     if scheme == "multinomial":
         variance = num * share * (1 - share)
     elif scheme == "residual":
-        rest = num * weights - jnp.floor(num * weights)
-        total = jnp.maximum(jnp.sum(rest), jnp.finfo(weights.dtype).tiny)
+        rest = num * weights - xp.floor(num * weights)
+        total = xp.maximum(xp.sum(rest), xp.finfo(weights.dtype).tiny)
         variance = total * (by_family(rest) / total) * (1 - by_family(rest) / total)
     elif scheme == "systematic":
-        fraction = num * share - jnp.floor(num * share)
+        fraction = num * share - xp.floor(num * share)
         variance = fraction * (1 - fraction)
     else:
-        end = num * jnp.cumsum(share)
+        end = num * xp.cumsum(share)
         begin = end - num * share
-        first, last = jnp.ceil(begin) - begin, end - jnp.floor(end)
-        inside = jnp.floor(begin) == jnp.floor(end)
-        variance = jnp.where(inside, (end - begin) * (1 - (end - begin)), first * (1 - first) + last * (1 - last))
-    return jnp.sum(variance) / num**2
+        first, last = xp.ceil(begin) - begin, end - xp.floor(end)
+        inside = xp.floor(begin) == xp.floor(end)
+        variance = xp.where(inside, (end - begin) * (1 - (end - begin)), first * (1 - first) + last * (1 - last))
+    return xp.sum(variance) / num**2

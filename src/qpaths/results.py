@@ -6,14 +6,13 @@ import os
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from . import storage
 from ._numerics import log_ess
-from ._types import Point, PRNGKey, Scalar
+from ._types import AnyArray, Count, Point, PRNGKey, Scalar
+from .arrays import namespace
 
 
 class Status(enum.IntEnum):
@@ -72,10 +71,10 @@ class Result(eqx.Module):
     log_evidence: Scalar
     log_evidence_se: Scalar
     samples: Point
-    log_weights: Float[Array, " n"]
-    betas: Float[Array, " num"]
-    stats: dict[str, Array]
-    status: Int[Array, ""]
+    log_weights: Float[AnyArray, " n"]
+    betas: Float[AnyArray, " num"]
+    stats: dict[str, AnyArray]
+    status: Count
     num_evaluations: NumEvaluations = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
     features: Any = None
@@ -85,7 +84,7 @@ class Result(eqx.Module):
     @property
     def ess(self) -> Scalar:
         """Effective sample size of the final weights."""
-        return jnp.exp(log_ess(self.log_weights))
+        return namespace(self.log_weights).exp(log_ess(self.log_weights))
 
     def summary(self) -> str:
         """A few lines for a person."""

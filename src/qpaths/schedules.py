@@ -4,14 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jaxtyping import Float
 
 from ._checks import is_concrete
-from ._types import Scalar, ScalarLike
+from ._types import AnyArray, Scalar, ScalarLike, Vector
+from .arrays import as_float, logsumexp, namespace, quiet, sigmoid, while_loop
 
 
 class AbstractSchedule(eqx.Module):
@@ -21,7 +19,7 @@ class AbstractSchedule(eqx.Module):
 class AbstractFixedSchedule(AbstractSchedule):
     """A schedule that is known before the run: `betas` are all of them, 0 and 1 included."""
 
-    betas: eqx.AbstractVar[Float[Array, " num"]]
+    betas: eqx.AbstractVar[Float[AnyArray, " num"]]
 
 
 class LinearSchedule(AbstractFixedSchedule):
@@ -33,8 +31,8 @@ class LinearSchedule(AbstractFixedSchedule):
         _check_num(self.num)
 
     @property  # type: ignore[misc]
-    def betas(self) -> Float[Array, " num"]:  # type: ignore[override]
-        return jnp.linspace(0.0, 1.0, self.num)
+    def betas(self) -> Float[AnyArray, " num"]:
+        return np.linspace(0.0, 1.0, self.num)
 
 
 class SigmoidSchedule(AbstractFixedSchedule):
@@ -49,10 +47,9 @@ class SigmoidSchedule(AbstractFixedSchedule):
             raise ValueError(f"`rate` must be positive, got {self.rate}: 4 is the usual choice.")
 
     @property  # type: ignore[misc]
-    def betas(self) -> Float[Array, " num"]:  # type: ignore[override]
-        raw = jax.nn.sigmoid(self.rate * jnp.linspace(-1.0, 1.0, self.num))
-        scaled = (raw - raw[0]) / (raw[-1] - raw[0])
-        return scaled.at[-1].set(1.0)
+    def betas(self) -> Float[AnyArray, " num"]:
+        raw = sigmoid(self.rate * np.linspace(-1.0, 1.0, self.num))
+        return _between_ends((raw - raw[0]) / (raw[-1] - raw[0]))
 
 
 class LogUniformSchedule(AbstractFixedSchedule):
@@ -67,20 +64,22 @@ class LogUniformSchedule(AbstractFixedSchedule):
             raise ValueError(f"`first` must lie in (0, 1), got {self.first}: it is the smallest beta after 0.")
 
     @property  # type: ignore[misc]
-    def betas(self) -> Float[Array, " num"]:  # type: ignore[override]
-        logs = jnp.log(self.first) * jnp.linspace(1.0, 0.0, self.num - 1)
-        return jnp.concatenate([jnp.zeros(1, logs.dtype), jnp.exp(logs)]).at[-1].set(1.0)
+    def betas(self) -> Float[AnyArray, " num"]:
+        xp = namespace(self.first)
+        inside = xp.exp(xp.log(self.first) * np.linspace(1.0, 0.0, self.num - 1))
+        return _between_ends(xp.concatenate([xp.zeros(1, inside.dtype), inside]))
 
 
 class FixedSchedule(AbstractFixedSchedule):
     """The given betas, increasing from 0 to 1."""
 
-    betas: Float[Array, " num"]
+    betas: Float[AnyArray, " num"]
 
     def __init__(self, betas: Any):
-        self.betas = jnp.asarray(betas, dtype=jnp.result_type(float))
-        if is_concrete(self.betas):
-            check_betas(self.betas)
+        if is_concrete(betas):
+            betas = np.asarray(betas, float)
+            check_betas(betas)
+        self.betas = as_float(namespace(betas), betas)
 
 
 class AdaptiveSchedule(AbstractSchedule):
@@ -117,9 +116,31 @@ def _check_num(num: int) -> None:
         raise ValueError(f"`num` must be at least 2, got {num}: it counts distributions, endpoints included.")
 
 
-def next_beta(
-    log_ratio: Callable[[Array], Array], beta: Scalar, log_weights: Float[Array, " n"], target_ess: ScalarLike
-) -> Scalar:
+def _between_ends(betas: Any) -> Any:
+    """The betas with 0 and 1 themselves at the ends."""
+    xp = namespace(betas)
+    return xp.concatenate([xp.zeros(1, betas.dtype), betas[1:-1], xp.ones(1, betas.dtype)])
+
+
+@quiet()
+def step_length(log_weights: Vector, increments: Vector) -> Scalar:
+    """`sqrt(log E[w^2] - 2 log E[w])` of the incremental weights w: how much one step of a path asks of a population.
+
+    For a short step it is the standard deviation of the log increment, the length of the step in the Fisher-Rao metric,
+    and it adds up along the path to the barrier. Unlike that standard deviation it exists where part of the population
+    falls off the support; where all of it does it is infinite. The conditional effective sample size is the share
+    `exp(-length^2)` of the particles.
+    """
+    xp = namespace(log_weights, increments)
+    log_weights = log_weights - logsumexp(log_weights)
+    # A particle that has no weight left does not count, whatever its ratio of zero to zero.
+    increments = xp.where(log_weights == -xp.inf, 0.0, increments)
+    first = logsumexp(log_weights + increments)
+    second = logsumexp(log_weights + 2 * increments)
+    return xp.sqrt(xp.where(first > -xp.inf, xp.maximum(second - 2 * first, 0.0), xp.inf))
+
+
+def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector, target_ess: ScalarLike) -> Scalar:
     """The largest beta whose conditional effective sample size is at least `target_ess` of the particles.
 
     `log_ratio(new_beta)` gives the path's own log incremental weights, one per particle; `log_weights` are those the
@@ -127,70 +148,72 @@ def next_beta(
     and always moves on. Where even the smallest step loses too much (part of the particles fall off the support at
     once) it takes the smallest step, and 1 where 1 is close enough.
     """
-    log_normalised = log_weights - jax.nn.logsumexp(log_weights)
-    eps = jnp.finfo(beta.dtype).eps
+    xp = namespace(log_weights, beta)
+    beta = xp.asarray(beta)
+    eps = xp.finfo(beta.dtype).eps
 
-    def distance(new_beta: Array) -> Array:
-        """Root of -log(share kept): for small steps proportional to the step."""
-        # A particle that has no weight left does not count, whatever its ratio of zero to zero.
-        increments = jnp.where(log_normalised == -jnp.inf, 0.0, log_ratio(new_beta))
-        first = jax.nn.logsumexp(log_normalised + increments)
-        second = jax.nn.logsumexp(log_normalised + 2 * increments)
-        return jnp.where(first > -jnp.inf, jnp.sqrt(jnp.maximum(second - 2 * first, 0.0)), jnp.inf)
+    def distance(new_beta: Any) -> Any:
+        return step_length(log_weights, log_ratio(new_beta)).astype(beta.dtype)
 
-    wanted = jnp.sqrt(-jnp.log(jnp.asarray(target_ess, beta.dtype)))
+    wanted = xp.sqrt(-xp.log(xp.asarray(target_ess, beta.dtype)))
     aim = wanted * (1 - 0.5 * eps**0.5)  # a little too close, so that the search ends on the right side
 
-    def unsettled(bracket: _Bracket) -> Array:
+    def unsettled(bracket: _Bracket) -> Any:
         settled = bracket.low_distance >= wanted * (1 - eps**0.5)
         # When low and high are neighbours nothing is left between them.
         return (bracket.num_steps < 128) & ~settled & (0.5 * (bracket.low + bracket.high) > bracket.low)
 
+    @quiet()
     def narrow(bracket: _Bracket) -> _Bracket:
         low, high, width = bracket.low, bracket.high, bracket.high - bracket.low
         share = (aim - bracket.low_distance) / (bracket.high_distance - bracket.low_distance)
         # Linear interpolation; bisection where the step before has not halved the bracket, or a distance is infinite.
         bisect = (width > 0.5 * bracket.width_before) | ~(share > 0)
-        middle = jnp.clip(low + jnp.where(bisect, 0.5, share) * width, low, high)
+        middle = xp.clip(low + xp.where(bisect, 0.5, share) * width, low, high)
         found = distance(middle)
         close = found <= wanted
         return _Bracket(
             bracket.num_steps + 1,
-            jnp.where(close, middle, low),
-            jnp.where(close, high, middle),
-            jnp.where(close, found, bracket.low_distance),
-            jnp.where(close, bracket.high_distance, found),
-            jnp.where(bisect, jnp.inf, width),
+            xp.where(close, middle, low),
+            xp.where(close, high, middle),
+            xp.where(close, found, bracket.low_distance),
+            xp.where(close, bracket.high_distance, found),
+            xp.where(bisect, xp.inf, width),
         )
 
-    one = jnp.ones_like(beta)
-    to_one, zero = distance(one), jnp.zeros_like(beta)
-    start = _Bracket(jnp.zeros((), int), beta, one, zero, to_one, jnp.full_like(beta, jnp.inf))
-    final = jax.lax.while_loop(unsettled, narrow, start)
-    return jnp.where(to_one <= wanted, one, jnp.where(final.low > beta, final.low, final.high))
+    one = xp.ones_like(beta)
+    to_one, zero = distance(one), xp.zeros_like(beta)
+    if xp is np and to_one <= wanted:
+        return one
+    start = _Bracket(xp.zeros((), int), beta, one, zero, to_one, xp.full_like(beta, xp.inf))
+    final = while_loop(xp, unsettled, narrow, start)
+    return xp.where(to_one <= wanted, one, xp.where(final.low > beta, final.low, final.high))
 
 
 class _Bracket(NamedTuple):
     """Two betas with the answer between them, and how far the weights are apart at each."""
 
-    num_steps: Array
-    low: Array
-    high: Array
-    low_distance: Array
-    high_distance: Array
-    width_before: Array
+    num_steps: Any
+    low: Any
+    high: Any
+    low_distance: Any
+    high_distance: Any
+    width_before: Any
     """Infinite after a bisection, so that two never follow each other."""
 
 
-def respace(betas: Float[Array, " old"], costs: Float[Array, " steps"], num: int | None = None) -> Float[Array, " new"]:
+def respace(
+    betas: Float[AnyArray, " old"], costs: Float[AnyArray, " steps"], num: int | None = None
+) -> Float[AnyArray, " new"]:
     """`num` betas, or as many as there are, placed so that every step has the same share of the total cost.
 
     `costs` are what each step costs now (a rejection rate, a discrepancy), none negative; in between the cumulative
     cost is taken as linear in beta. A step without cost counts as a hundredth of the mean, so that the betas
     stay apart; where no step costs anything the betas stay as they are.
     """
-    mean = jnp.mean(costs)
-    costs = jnp.where(mean > 0, jnp.maximum(costs, 0.01 * mean), 1.0)
-    cumulative = jnp.concatenate([jnp.zeros(1, costs.dtype), jnp.cumsum(costs)])
-    levels = jnp.linspace(0.0, 1.0, num or betas.shape[0], dtype=costs.dtype) * cumulative[-1]
-    return jnp.interp(levels, cumulative, betas).at[0].set(0.0).at[-1].set(1.0)
+    xp = namespace(betas, costs)
+    mean = xp.mean(costs)
+    costs = xp.where(mean > 0, xp.maximum(costs, 0.01 * mean), 1.0)
+    cumulative = xp.concatenate([xp.zeros(1, costs.dtype), xp.cumsum(costs)])
+    levels = xp.linspace(0.0, 1.0, num or betas.shape[0], dtype=costs.dtype) * cumulative[-1]
+    return _between_ends(xp.interp(levels, cumulative, betas))

@@ -56,9 +56,9 @@ def _of_islands(islands: Islands) -> list[Finding]:
     return []
 
 
-def verdict(tuned: Tuned, ending: str, found: list[Finding], certificate: str = "") -> str:
+def verdict(tuned: Tuned, ending: str, found: list[Finding], certificate: str = "", remark: str = "") -> str:
     """All of it as a few lines."""
-    lines = [ending, *(f"chosen: {note}." for note in tuned.notes)]
+    lines = [ending, *(f"chosen: {note}." for note in ((remark,) if remark else ()) + tuned.notes)]
     if certificate:
         lines.append(f"certificate: {certificate}.")
     lines += [f"beware: {finding}" for finding in found] or [

@@ -100,16 +100,20 @@ class _Exact(AbstractKernel):
     needs_fit = False
     evaluations = Evaluations(values=1, gradients=0)
 
-    def fit(self, path, beta, particles, log_weights, key, previous):
-        return jnp.zeros(())
+    def fit(self, evaluator, beta, particles, log_weights, stream, previous):
+        return evaluator.xp.zeros(())
 
-    def randomness(self, key, position, num):
-        return jax.random.normal(key, (num, 1))
+    def template(self, dimension, dtype):
+        return np.zeros((), dtype)
 
-    def transition(self, path, beta, particle, randomness, params):
-        mean, variance = _normal_at(beta)
-        position = mean + jnp.sqrt(variance) * randomness
-        return path.particle(position, with_slopes=False), Info(jnp.ones(()), jnp.zeros((), bool), position)
+    def randomness(self, rows, position, num):
+        return rows.draw(position.shape[0], num, 1, 0, dtype=position.dtype)[0]
+
+    def transition(self, evaluator, beta, particles, randomness, params):
+        mean, variance = _normal_at(beta[:, None])
+        position = mean + variance**0.5 * randomness
+        yes = np.ones(len(position), bool)
+        return evaluator.particles(position, with_slopes=False), Info(yes.astype(float), yes, ~yes, position)
 
 
 def _probabilities(beta):
@@ -133,7 +137,8 @@ def _local_barrier(beta):
 
 def test_rejections_barrier_and_standard_error_under_exact_sampling(key):
     sampler = qp.ParallelTempering(8, 5, _Exact(), num_scans=16)
-    results = [sampler.run(PATH, key=k) for k in jax.random.split(key, 40)]
+    runs = jax.jit(lambda keys: jax.lax.map(lambda k: sampler.run(PATH, key=k), keys))(jax.random.split(key, 40))
+    results = [jax.tree.map(lambda leaf: np.asarray(leaf)[i], runs) for i in range(40)]
     num = results[0].log_weights.size
     assert num == 8 * 16 * 2**4
 
@@ -233,15 +238,15 @@ def test_evaluations_are_counted_in_float32(key):
     calls = []
 
     def log_prob(x):
-        jax.debug.callback(lambda _: calls.append(1), x)
-        return -0.5 * jnp.square(x - 1.0)
+        calls.append(1)
+        return -0.5 * np.square(x - 1.0)
 
     with jax.enable_x64(False):
-        path = qp.GeometricPath(qp.Normal(jnp.float32(0.0), jnp.float32(1.0)), qp.Density(log_prob))
+        target = qp.Density(log_prob, backend="numpy")
+        path = qp.GeometricPath(qp.Normal(jnp.float32(0.0), jnp.float32(1.0)), target)
         sampler = qp.ParallelTempering(3, 2, qp.RandomWalk(num_steps=2), num_chains=2, num_scans=2)
         result = sampler.run(path, key=jax.random.key(0))
-        jax.effects_barrier()
-    assert result.log_evidence.dtype == jnp.float32
+    assert result.samples.dtype == jnp.float32
     assert len(calls) == result.num_evaluations.target == 2 * (64 + 6) + 2 * 6 * 2 * 2
 
 

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.kernels.base import FlatPath
+from qpaths.annealing import Population, anneal
+from qpaths.arrays import TracedStream, stream_of
+from qpaths.evaluation import Particles, evaluator_of
+from qpaths.kernels.base import grouped
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import (
     VAE,
@@ -27,7 +30,6 @@ from qpaths.models import (
     simulate,
 )
 from qpaths.models.evaluate import in_batches
-from qpaths.models.released import _chain
 from qpaths.testing.wrong import NoRejection
 
 SCHEDULE = qp.LinearSchedule(6)
@@ -120,16 +122,18 @@ def test_a_guide_changes_the_way_and_not_the_law(q, model, data, key):
 
     def moved(kernel):
         def one(z, x, key):
-            path = Problem(model.decoder, q=q, guide=crude)(x)
-            flat = FlatPath(path, lambda point: point)
-            before = flat.particle(z, with_slopes=True)
-            params = LeapfrogParams(jnp.ones_like(z), jnp.asarray(0.7, z.dtype))
-            after, info = kernel.move(flat, 0.7, before, key, params)
-            exact = path.features(after.position)
+            path, stream = Problem(model.decoder, q=q, guide=crude)(x), TracedStream(key)
+            evaluator = evaluator_of(path, stream, with_slopes=True)
+            before = evaluator.particles(z[None], with_slopes=True)
+            params = grouped(LeapfrogParams(jnp.ones_like(z), jnp.asarray(0.7, z.dtype)))
+            after, info = kernel.move(evaluator, 0.7, before, stream.rows(1), params)
+            exact = evaluator.values(after.position)
             weight = jnp.exp(path.log_ratio(1.0, 0.7, before.features))
             return weight, path.derivative_from(0.7, before.features), path.derivative_from(0.7, exact), info.acceptance
 
-        weights, before, after, acceptance = jax.jit(jax.vmap(one))(z, x, jax.random.split(key, 4000))
+        weights, before, after, acceptance = (
+            part[:, 0] for part in jax.jit(jax.vmap(one))(z, x, jax.random.split(key, 4000))
+        )
         changes = weights / jnp.mean(weights) * (after - before)
         return float(jnp.mean(changes) / (jnp.std(changes) / 4000**0.5)), float(jnp.mean(acceptance))
 
@@ -193,30 +197,75 @@ def test_what_is_compiled_before_is_not_compiled_again(problem, data, caplog):
     assert (first, then) == (2, 0)
 
 
-def test_rule_of_the_released_protocol(model, data, key):
-    """Step sizes follow from the accepted proposals; weights from the path."""
+@pytest.mark.parametrize(("host", "num"), [(True, 30), (False, 300)])
+def test_rule_of_the_released_protocol(host, num, model, data, key):
+    """Step sizes follow from the accepted proposals of each chain; weights from the path."""
     z, x = data
     path = posterior_path(model.decoder, x[0], q=0.9)
-    betas = jnp.linspace(0.0, 1.0, 300)
-    kernel = ReleasedProtocol(2, SCHEDULE).kernel
-    _, log_weights, accepted, step_sizes = jax.jit(lambda z: _chain(path, kernel, betas, z, key))(z[0])
-    step, num_accepted, expected = 0.01, 0, []
-    for stage, was_accepted in enumerate(np.asarray(accepted), start=1):
-        num_accepted += was_accepted
-        step = np.clip(step * (1.02 if num_accepted / stage > 0.65 else 0.98), 1e-4, 0.5)
-        expected.append(step)
-    np.testing.assert_allclose(step_sizes, expected, rtol=1e-4)
-    assert step_sizes.max() == 0.5
-    np.testing.assert_allclose(log_weights[0], path.log_ratio(0.0, betas[1], path.features(z[0])), rtol=1e-4)
+    algorithm = ReleasedProtocol(8, qp.LinearSchedule(num), num_leapfrog=2).both_ways.forward
+
+    def run(points):
+        annealing, state = algorithm.begin_at(path, points, algorithm.kernel, None, stream_of(key, host=host))
+        kept = anneal(annealing, state, record=lambda state, _: {"state": state})[1]["state"]
+        return state.params.step_size, kept.params.step_size, kept.particles.position, kept.log_weights
+
+    first, step_sizes, positions, log_weights = map(np.asarray, (run if host else jax.jit(run))(z))
+    np.testing.assert_allclose(first, 0.01)
+    accepted = (np.diff(positions, axis=0, prepend=z[None]) != 0).any(axis=2)
+    step, num_accepted = np.full(8, 0.01), np.zeros(8)
+    for stage in range(1, num):
+        num_accepted += accepted[stage - 1]
+        step = np.clip(step * np.where(num_accepted / stage > 0.65, 1.02, 0.98), 1e-4, 0.5)
+        np.testing.assert_allclose(step_sizes[stage - 1], step, rtol=1e-4)
+    if not host:
+        assert step_sizes.max() == 0.5
+        assert not accepted.all()
+    expected = path.log_ratio(0.0, 1 / (num - 1), jax.vmap(path.features)(z))
+    np.testing.assert_allclose(log_weights[0], expected, rtol=1e-4, atol=1e-6)
 
 
 def test_released_protocol_reports_like_any_algorithm(problem, data, key):
-    algorithm = ReleasedProtocol(8, SCHEDULE, num_leapfrog=2)
-    result = jax.jit(lambda path: algorithm.anneal(path, data[0], key=key))(problem(data[1][0]))
-    np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-6)
-    assert "released protocol: log evidence" in result.summary()
+    z, x = data
+    algorithm = ReleasedProtocol(4, SCHEDULE, num_leapfrog=2)
+    bounds = algorithm.run(problem(x[0]), z[0], key=key)
+    for result in (bounds.forward, bounds.reverse):
+        np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence, rtol=1e-6)
+        assert "released protocol: log evidence" in result.summary()
+        np.testing.assert_allclose(result.stats["step_size"], 0.01 * 1.02 ** np.arange(5))  # both begin at 0.01
     with pytest.raises(ValueError, match="must be at least 2, got 1"):
         ReleasedProtocol(1, SCHEDULE)
+
+
+def test_a_step_size_for_each_chain_goes_through_chunks(problem, data, key):
+    path, kernel = problem(data[1][0]), ReleasedProtocol(5, SCHEDULE, num_leapfrog=2).both_ways.kernel
+    whole, chunked = (qp.AIS(5, SCHEDULE, kernel, chunk_size=size).run(path, key=key) for size in (None, 2))
+    np.testing.assert_allclose(chunked.log_weights, whole.log_weights, rtol=1e-6)
+    np.testing.assert_allclose(chunked.stats["step_size"], whole.stats["step_size"], rtol=1e-6)
+    evaluator, numbers = evaluator_of(path, TracedStream(key), with_slopes=False), jnp.arange(5.0)
+    traced = Population(chunk_size=2)._in_blocks(
+        evaluator,
+        lambda particles, rows, params: particles.position * params[:, None],
+        Particles(jnp.ones((5, 3)), None, None),
+        TracedStream(key).rows(5),
+        numbers,
+    )
+    np.testing.assert_array_equal(traced, numbers[:, None] * np.ones(3))
+
+
+def test_a_guide_steers_alike_on_the_host_and_traced(model, data, key):
+    z, x = data
+    path = Problem(model.decoder, q=0.9, guide=jax.tree.map(lambda leaf: 0.5 * leaf, model.decoder))(x[0])
+    host, traced = (evaluator_of(path, stream_of(key, host=host), with_slopes=True) for host in (True, False))
+
+    def look(evaluator):
+        particles = [evaluator.particles(z, with_slopes=True) for _ in range(2)][-1]
+        return evaluator.score(0.3, particles), *particles.features, *particles.slopes.values
+
+    here, there = look(host), look(traced)
+    for one, other in zip(here, there, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
+    assert not np.array_equal(here[2], here[4])  # the target's own value is no value of the guide
+    assert len(host._programs) == 2  # of the target and of its guide, however often they are called
 
 
 def test_a_device_without_memory_gets_smaller_batches():

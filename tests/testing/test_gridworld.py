@@ -9,7 +9,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.testing import FlippedSign, GridWorld
-from qpaths.testing.gridworld import GridMetropolis, _Scripted
+from qpaths.testing.gridworld import GridMetropolis, Scripted
 
 SMALL = GridWorld(
     log_base=-0.3 * (np.arange(9) - 3.0) ** 2,
@@ -37,6 +37,12 @@ def test_expected_weight_is_the_evidence(name):
     np.testing.assert_allclose(SMALL.expected_weight(PATHS[name], BETAS), jnp.exp(SMALL.log_evidence), rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["q=0.5", "log_scale", "reversed"])
+def test_so_it_is_in_a_compiled_run(name):
+    expected = SMALL.expected_weight(PATHS[name], BETAS, traced=True)
+    np.testing.assert_allclose(expected, jnp.exp(SMALL.log_evidence), rtol=1e-12)
+
+
 def test_expected_weight_on_the_default_world():
     world = GridWorld()
     path = qp.QPath(world.base, world.target, q=0.9)
@@ -44,18 +50,19 @@ def test_expected_weight_on_the_default_world():
     np.testing.assert_allclose(expected, jnp.exp(world.log_evidence), rtol=1e-12)
 
 
-class _Stale(_Scripted):
+class _Stale(Scripted):
     """A kernel that is one beta behind."""
 
-    def transition(self, path, beta, particle, randomness, params):
-        return super().transition(path, params[1], particle, randomness, params)
+    def transition(self, evaluator, beta, particles, randomness, params):
+        return super().transition(evaluator, params.before[0], particles, randomness, params)
 
 
-def test_a_kernel_one_beta_behind_is_seen():
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_kernel_one_beta_behind_is_seen(traced):
     num_moves = len(BETAS) - 2
     script = list(itertools.product(range(9), repeat=num_moves + 1))
-    kernel = _Stale(1, jnp.array(script, float))
-    ratio = SMALL.expected_weight(PATHS["geometric"], BETAS, kernel) / jnp.exp(SMALL.log_evidence)
+    kernel = _Stale(1, np.array(script, float))
+    ratio = SMALL.expected_weight(PATHS["geometric"], BETAS, kernel, traced=traced) / np.exp(SMALL.log_evidence)
     assert abs(ratio - 1) > 0.01
 
 

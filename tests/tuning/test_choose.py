@@ -7,6 +7,8 @@ import pytest
 
 import qpaths as qp
 from qpaths._numerics import log_ess
+from qpaths.arrays import stream_of
+from qpaths.evaluation import evaluator_of
 from qpaths.tuning import choose
 from qpaths.tuning.choose import compare, with_delta
 
@@ -16,23 +18,23 @@ PATH = qp.GeometricPath(BASE, TARGET)
 NARROW = qp.Density(lambda x: -0.5 * jnp.sum((x - 3.0) ** 2) / 0.01)
 
 
-def log_weights(key, num):
-    points = jax.vmap(BASE.sample)(jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num)))
-    return np.asarray(jax.vmap(lambda x: TARGET.log_prob(x) - BASE.log_prob(x))(points))
+def log_weights(stream, num):
+    positions = evaluator_of(PATH, stream, with_slopes=True).draw(stream, num)
+    return np.asarray(jax.vmap(lambda x: TARGET.log_prob(x) - BASE.log_prob(x))(jnp.asarray(positions)))
 
 
 def test_rho_is_the_largest_log_weight(key):
     path = qp.choose_q(PATH, key=key, method="rho", num_particles=500)
-    np.testing.assert_allclose(path.delta, 1 / np.abs(log_weights(key, 500)).max(), rtol=1e-12)
+    np.testing.assert_allclose(path.delta, 1 / np.abs(log_weights(stream_of(key, host=True), 500)).max(), rtol=1e-12)
 
 
 def test_ess_heuristic_reaches_half_of_the_draws_at_the_first_beta(key):
     """For a fixed first beta there is one root, and it must be found, on the draws that the rule looks at."""
     path = qp.choose_q(PATH, key=key, method="ess", schedule=qp.LinearSchedule(2), num_particles=1000)
-    ratios = log_weights(jax.random.split(key)[0], 1000)
+    ratios = log_weights(stream_of(key, host=True).split(2)[0], 1000)
 
     def share(path, beta):
-        return float(jnp.exp(log_ess(path.interpolate(beta, jnp.zeros(1000), ratios)))) / 1000
+        return float(np.exp(log_ess(path.interpolate(beta, np.zeros(1000), ratios)))) / 1000
 
     assert abs(share(path, 1.0) - 0.5) > 0.1  # at beta = 1 every q has the weights of the target itself
     path = qp.choose_q(PATH, key=key, method="ess", schedule=qp.FixedSchedule([0.0, 0.3, 1.0]), num_particles=1000)
@@ -42,10 +44,11 @@ def test_ess_heuristic_reaches_half_of_the_draws_at_the_first_beta(key):
 
 def test_ess_heuristic_of_the_adaptive_case_reaches_half_of_the_draws(key, monkeypatch):
     """The beta beside q is the best of a fine grid, and q lies where the restarts do, 0.1 in log10 around rho's."""
-    beta, delta = choose._ess_heuristic(PATH, key, 200, None)
-    ratios = log_weights(jax.random.split(key)[0], 200)
+    stream = stream_of(key, host=True)
+    beta, delta = choose._ess_heuristic(PATH, stream, qp.HMC(), 200, None)
+    ratios = log_weights(stream.split(2)[0], 200)
     path, grid = with_delta(PATH, delta), np.linspace(1e-4, 1, 10_000)
-    shares = np.exp(jax.vmap(lambda b: log_ess(path.interpolate(b, jnp.zeros(200), ratios)))(grid)) / 200
+    shares = np.exp(log_ess(path.interpolate(grid[:, None], np.zeros(200), ratios))) / 200
     assert abs(np.interp(beta, grid, shares) - 0.5) < 1e-3
     assert abs(beta - grid[np.argmin(np.abs(shares - 0.5))]) < 2e-3
     assert abs(np.log10(delta * np.abs(ratios).max())) < 0.5
@@ -64,7 +67,7 @@ def test_bound_prefers_the_q_that_reaches_the_target(key):
 def test_bound_falls_back_to_the_geometric_path(key):
     """Where base and target are the same every q is as good, and none may be called better."""
     path = qp.GeometricPath(BASE, BASE)
-    winner = compare(path, np.array([0.0, 1e-2, 0.5]), 3, qp.RandomWalk(1), 100, 4, key=key)
+    winner = compare(path, np.array([0.0, 1e-2, 0.5]), 3, qp.RandomWalk(1), 100, 4, key=stream_of(key, host=True))
     assert winner.delta == 0
     assert winner.gain == 0
 
@@ -74,6 +77,7 @@ def test_a_q_that_does_not_reach_the_target_is_dropped(key, monkeypatch):
     path = qp.GeometricPath(BASE, NARROW)
     deltas, kernel = np.array([0.0, 1.0]), qp.RandomWalk(1)
     monkeypatch.setattr(choose, "_MAX_STEPS", 6)
+    key = stream_of(key, host=True)
     winner = compare(path, deltas, None, kernel, 200, 2, key=key)
     assert winner.delta == 1.0
     assert winner.num_dropped == 1

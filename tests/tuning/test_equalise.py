@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.estimators import step_length
-from qpaths.schedules import respace
+from qpaths.schedules import respace, step_length
 
 # Between normal distributions of standard deviations 1 and s the geometric path has precision 1 - beta + beta / s^2,
 # and its length per log precision is 1 / sqrt(2) per dimension: equal steps are geometric in the precision.

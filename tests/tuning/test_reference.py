@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.tuning.reference import Reference, fit_reference, log_mass, share_outside
+from qpaths.arrays import HostStream
+from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.tuning.reference import FittedT, Reference, fit_reference, log_mass, share_outside
 
 
 @pytest.fixture
@@ -23,7 +25,7 @@ def test_scores_make_a_normal_target_exact(normal):
     scores = -np.linalg.solve(covariance, (x - mean).T).T
     fitted = fit_reference(x, scores).fitted
     scale = covariance * (fitted.df - 2) / fitted.df
-    np.testing.assert_allclose(fitted.scale_matrix, scale, rtol=1e-9)
+    np.testing.assert_allclose(fitted.factor @ fitted.factor.T, scale, rtol=1e-9)
     np.testing.assert_allclose(fitted.mean, mean, atol=1e-9)
     assert np.abs(fit_reference(x).fitted.mean - mean).max() > 0.1
 
@@ -78,9 +80,9 @@ def test_reference_is_normalised_and_draws_what_it_says(key):
         lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x["a"])) + jax.scipy.stats.norm.logpdf(x["b"]),
         lambda k: {"a": jax.random.normal(k, (2,)), "b": jax.random.normal(jax.random.fold_in(k, 1))},
     )
-    fitted = qp.MultivariateStudentT(10.0, jnp.array([0.3, 0.2, 0.1]), 0.3 * jnp.eye(3))
-    example = {"a": jnp.zeros(2), "b": jnp.zeros(())}
-    reference = Reference(fitted, base, 0.25, example)
+    fitted = FittedT.of(10.0, np.array([0.3, 0.2, 0.1]), 0.3 * np.eye(3))
+    layout = Layout.of({"a": jnp.zeros(2), "b": jnp.zeros(())})
+    reference = Reference(fitted, base, 0.25, layout)
     keys = jax.random.split(key, 20_000)
     draws = jax.vmap(base.sample)(keys)
     weights = np.exp(jax.vmap(reference.log_prob)(draws) - jax.vmap(base.log_prob)(draws))
@@ -88,20 +90,49 @@ def test_reference_is_normalised_and_draws_what_it_says(key):
     means = jax.vmap(reference.sample)(keys)["a"]
     expected = 0.75 * np.array([0.3, 0.2])
     np.testing.assert_allclose(means.mean(axis=0), expected, atol=5 * means.std() / len(keys) ** 0.5)
+    path = qp.GeometricPath(reference, base)
+    rows = HostEvaluator(path, layout, False).draw(HostStream((1,)), 20_000)
+    np.testing.assert_allclose(rows[:, :2].mean(axis=0), expected, atol=5 * rows.std() / len(rows) ** 0.5)
 
 
-def test_log_mass_sees_a_missing_constant(key):
+def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_score(key):
+    """Values and gradients by JAX from a density written out, in both worlds; the base alone is evaluated."""
+    base = qp.MultivariateNormal(jnp.zeros(3), 4 * jnp.eye(3))
+    scale = np.array([[0.5, 0.2, 0.0], [0.2, 0.4, 0.1], [0.0, 0.1, 0.3]])
+    reference = Reference(FittedT.of(7.0, np.arange(3.0), scale), base, 0.1, Layout.of(jnp.zeros(3)))
+    near = qp.MultivariateStudentT(7.0, jnp.arange(3.0), jnp.asarray(scale))
+
+    def log_prob(x):
+        return jnp.logaddexp(jnp.log(0.9) + near.log_prob(x), jnp.log(0.1) + base.log_prob(x))
+
+    path = qp.GeometricPath(reference, base)
+    positions = 3 * np.random.default_rng(0).standard_normal((20, 3))
+    value, slope = jax.vmap(jax.value_and_grad(log_prob))(jnp.asarray(positions))
+    for evaluator in (HostEvaluator(path, layout_of(path), True), TracedEvaluator(path, layout_of(path))):
+        particles = evaluator.particles(evaluator.xp.asarray(positions), with_slopes=True)
+        np.testing.assert_allclose(particles.features.log_base, value, rtol=1e-10)
+        np.testing.assert_allclose(particles.slopes.base, slope, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(reference.log_prob(jnp.asarray(positions[0])), value[0], rtol=1e-10)
+
+
+def _evaluator(base, target):
+    path = qp.GeometricPath(base, target)
+    return HostEvaluator(path, layout_of(path), False)
+
+
+def test_log_mass_sees_a_missing_constant():
     normal = qp.MultivariateNormal(jnp.ones(3), jnp.eye(3))
-    points = jax.vmap(normal.sample)(jax.random.split(key, 1000))
-    value, error = log_mass(qp.Density(lambda x: normal.log_prob(x) + 1.5), points, key=key)
+    shifted = _evaluator(qp.Density(lambda x: normal.log_prob(x) + 1.5, normal.sample), normal)
+    value, error = log_mass(shifted, shifted.draw(HostStream((1,)), 1000), stream=HostStream((2,)))
     assert abs(value - 1.5) < 5 * error < 0.2
-    heavy = qp.MultivariateStudentT(1.0, jnp.zeros(3), jnp.eye(3))
-    points = jax.vmap(heavy.sample)(jax.random.split(key, 1000))
-    assert log_mass(heavy, points, key=key) is None
+    heavy = _evaluator(qp.MultivariateStudentT(1.0, jnp.zeros(3), jnp.eye(3)), normal)
+    assert log_mass(heavy, heavy.draw(HostStream((1,)), 1000), stream=HostStream((2,))) is None
 
 
-def test_share_of_draws_beyond_a_hard_bound(key):
-    reference = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
-    half = qp.Density(lambda x: jnp.where(x[0] > 0, 0.0, -jnp.inf))
-    assert abs(share_outside(reference, half, 1000, key=key) - 0.5) < 5 * 0.5 / 1000**0.5
-    assert share_outside(reference, qp.Density(lambda x: -jnp.sum(x**2)), 1000, key=key) == 0
+def test_share_of_draws_beyond_a_hard_bound():
+    normal = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    reference = Reference(FittedT.of(30.0, np.zeros(2), np.eye(2)), normal, 0.05, Layout.of(jnp.zeros(2)))
+    half = _evaluator(normal, qp.Density(lambda x: jnp.where(x[0] > 0, 0.0, -jnp.inf)))
+    assert abs(share_outside(reference, half, 1000, stream=HostStream((1,))) - 0.5) < 5 * 0.5 / 1000**0.5
+    everywhere = _evaluator(normal, qp.Density(lambda x: -jnp.sum(x**2)))
+    assert share_outside(reference, everywhere, 1000, stream=HostStream((1,))) == 0

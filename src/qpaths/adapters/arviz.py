@@ -3,27 +3,24 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike, Float
 
-from .._types import Point, PRNGKey
+from .._types import Point, PRNGKey, Vector
+from ..arrays import stream_of, to_host
 from ..resampling import resample
 
 
-def draws_to_arviz(
-    samples: Point, log_weights: Float[ArrayLike, " n"], attributes: dict[str, Any], key: PRNGKey | None
-) -> Any:
+def draws_to_arviz(samples: Point, log_weights: Vector, attributes: dict[str, Any], key: PRNGKey | None) -> Any:
     """One chain with as many draws as there are samples: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on."""
     arviz = _import_arviz()
-    key = jax.random.key(0) if key is None else key
-    order_key, resample_key = jax.random.split(key)
-    drawn = resample("systematic", resample_key, jnp.asarray(log_weights), np.size(log_weights))
+    order, draw = stream_of(jax.random.key(0) if key is None else key, host=True).split(2)
+    log_weights = to_host(log_weights)
+    drawn = resample("systematic", draw, log_weights, log_weights.size)
     # Systematic resampling puts copies next to each other, which ArviZ would read as a chain that hardly moves.
-    indices = np.asarray(jax.random.permutation(order_key, drawn))
+    indices = order.generator.permutation(drawn)
     groups = {
         "posterior": {name: np.asarray(leaf)[None, indices] for name, leaf in _named(samples).items()},
-        "sample_stats": {"log_weight": np.asarray(log_weights)[None, indices]},
+        "sample_stats": {"log_weight": log_weights[None, indices]},
     }
     major = int(arviz.__version__.split(".")[0])
     data = arviz.from_dict(**groups) if major == 0 else arviz.from_dict(groups)

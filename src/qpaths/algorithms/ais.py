@@ -3,20 +3,20 @@
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-from jax import Array
 from jaxtyping import Float
 
 from .._numerics import log_mean_exp
-from .._types import Point, PRNGKey
+from .._types import AnyArray, Point, Scalar
+from ..annealing import Annealing, Population, State, anneal, begin
+from ..annealing.loop import frozen, pilot_params
+from ..arrays import RandomKey
 from ..estimators import importance_log_evidence
+from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Result
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
-from .base import Annealing, Population, State, begin, complete, points_of
-from .checks import check_chunk_size, check_num, check_parts, count, draw_points, example_of, raise_fault
+from .checks import check_chunk_size, check_num, check_parts, count, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 
@@ -44,70 +44,60 @@ class AIS(eqx.Module):
                 f"`FixedSchedule(result.betas)`."
             )
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Anneal `num_chains` independent chains from the base to the target."""
-        annealing, state = self.begin(path, key=key)
-        state, stats, _ = complete(annealing, state)
-        return self.finish(annealing, state, stats)
+        annealing, *start = self.begin(path, key=key)
+        return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population
 
-    def begin(self, path: AbstractPath[Any], *, key: PRNGKey, params: Any = None) -> tuple[Annealing, State]:
-        """The frozen settings of the run and its population at beta = 0; with the `params` of a pilot, without one."""
-        example = example_of(path, key)
-        pilot_key, start_key, run_key = jax.random.split(key, 3)
-        if params is None:
-            params = self.pilot(path, example, key=pilot_key)
-        points = draw_points(path, start_key, self.num_chains)
-        annealing, state = self.begin_at(path, points, example, params, key=run_key)
-        raise_fault(annealing, state.fault, 0.0)
+    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Annealing, State]:
+        """The frozen settings of the run and its population at beta = 0."""
+        pilot, start, run = stream_for(key, path, self).split(3)
+        annealing, state = self.begin_at(path, None, self.fitted(path, pilot), start, run)
+        raise_fault(annealing.evaluator, state.fault, self.betas)
         return annealing, state
 
-    def pilot(self, path: AbstractPath[Any], example: Point, *, key: PRNGKey) -> Any:
-        """Parameters of the kernel for each step, fitted to a small population; None where there is nothing to fit."""
-        if not self.kernel.needs_fit:
-            return None
-        start_key, run_key = jax.random.split(key)
-        population = Population(threshold=0.5, chunk_size=self.chunk_size)
-        annealing = Annealing(path, self.kernel, population, self.betas, None, None, example, run_key)
-        state = begin(annealing, draw_points(path, start_key, self.num_pilot))
-        state, _, params = complete(annealing, state, keep_params=True)
-        raise_fault(annealing, state.fault, self.betas[state.fault.stage])
-        return params
-
     def begin_at(
-        self, path: AbstractPath[Any], points: Point, example: Point, params: Any, *, key: PRNGKey
+        self, path: AbstractPath[Any], points: Point | None, kernel: AbstractKernel[Any], start: Any, run: Any
     ) -> tuple[Annealing, State]:
-        """As `begin`, from given draws of the base and parameters of the kernel; a fault is left to the caller."""
+        """The run of a kernel that needs no fit, from the given points or from draws from the base."""
         population = Population(threshold=None, chunk_size=self.chunk_size)
-        annealing = Annealing(path, self.kernel, population, self.betas, None, params, example, key)
-        return annealing, begin(annealing, points)
+        draw = None if points is not None else (start, self.num_chains)
+        return begin(path, self.schedule, kernel, population, stream=run, draw=draw, points=points)
 
-    def unfinished(self, state: State, rows: list[Any]) -> bool:
-        """Whether there are steps left; a fault ends the run."""
-        return float(state.beta) < 1 and int(state.fault.status) == 0
+    def fitted(self, path: AbstractPath[Any], stream: Any) -> AbstractKernel[Any]:
+        """The kernel frozen at what a small population fits at each beta; the kernel itself where nothing is fitted."""
+        if not self.kernel.needs_fit:
+            return self.kernel
+        start, run = stream.split(2)
+        population = Population(threshold=0.5, chunk_size=self.chunk_size)
+        annealing, state = begin(path, self.schedule, self.kernel, population, stream=run, draw=(start, self.num_pilot))
+        raise_fault(annealing.evaluator, state.fault, self.betas)
+        end, stats = anneal(annealing, state, record=pilot_params)
+        raise_fault(annealing.evaluator, end.fault, self.betas)
+        return frozen(annealing, state, stats)[0]
 
-    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array], *, with_pilot: bool = True) -> Result:
+    def finish(self, annealing: Annealing, state: State, stats: dict[str, Any], *, with_pilot: bool = True) -> Result:
         """The result of the steps that were made, all of them unless the run was interrupted.
 
         `with_pilot=False` leaves out the evaluations of the pilot, where another run has counted them.
         """
-        assert annealing.betas is not None
         num_steps = stats["beta"].shape[0]
-        raise_fault(annealing, state.fault, annealing.betas[state.fault.stage])
+        raise_fault(annealing.evaluator, state.fault, self.betas)
         log_evidence, standard_error = importance_log_evidence(state.log_weights)
         return Result(
             log_evidence=log_evidence,
             log_evidence_se=standard_error,
-            samples=points_of(annealing, state),
+            samples=annealing.evaluator.layout.points(state.particles.position),
             log_weights=state.log_weights,
-            betas=annealing.betas[: num_steps + 1],
+            betas=self.betas[: num_steps + 1],
             stats=stats,
             status=state.fault.status,
-            num_evaluations=self._count(num_steps, with_pilot),
+            num_evaluations=self.count(num_steps, with_pilot),
             algorithm="AIS",
         )
 
     @property
-    def betas(self) -> Float[Array, " num"]:
+    def betas(self) -> Float[AnyArray, " num"]:
         return self.schedule.betas  # type: ignore[attr-defined]
 
     @property
@@ -119,9 +109,9 @@ class AIS(eqx.Module):
     @property
     def num_evaluations(self) -> NumEvaluations:
         """Of a run, its pilot included."""
-        return self._count(self.betas.shape[0] - 1, with_pilot=True)
+        return self.count(self.betas.shape[0] - 1)
 
-    def _count(self, num_steps: int, with_pilot: bool) -> NumEvaluations:
+    def count(self, num_steps: int, with_pilot: bool = True) -> NumEvaluations:
         """After some steps; the pilot has made all of them before the first."""
         total = count(self.kernel, self.num_chains, num_steps, num_fits=0)
         if with_pilot and self.kernel.needs_fit:
@@ -129,7 +119,7 @@ class AIS(eqx.Module):
         return total
 
 
-def lower_bound(log_weights: Float[Array, " n"], num_samples: int = 1) -> Float[Array, ""]:
+def lower_bound(log_weights: Float[AnyArray, " n"], num_samples: int = 1) -> Scalar:
     """Stochastic lower bound on the log evidence from the weights of independent chains.
 
     `num_samples = 1` is the mean log weight; more average that many weights under the log, which is tighter (Burda,
@@ -139,4 +129,4 @@ def lower_bound(log_weights: Float[Array, " n"], num_samples: int = 1) -> Float[
     if not 1 <= num_samples <= num:
         raise ValueError(f"`num_samples` must lie between 1 and the number of chains, {num}, got {num_samples}.")
     groups = log_weights[: num // num_samples * num_samples].reshape(-1, num_samples)
-    return jnp.mean(log_mean_exp(groups))
+    return log_mean_exp(groups).mean()

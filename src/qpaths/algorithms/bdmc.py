@@ -4,17 +4,21 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 
 from .._checks import is_concrete
-from .._types import Point, PRNGKey, Scalar
+from .._types import Point, Scalar
+from ..annealing import Annealing, Fault, anneal
+from ..arrays import HostStream, RandomKey, namespace, quiet, to_host
+from ..densities import evaluate
+from ..evaluation import Layout, layout_of, stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
 from ..results import BoundsResult, Result, Status
 from ..schedules import AbstractSchedule, FixedSchedule
 from .ais import AIS, lower_bound
-from .base import Annealing, Fault, complete
-from .checks import example_of
+
+_REVERSE = 1000
+"""Folded into the key of the reverse chains; the forward ones have the key itself, as an AIS would."""
 
 
 class BDMC(eqx.Module):
@@ -36,32 +40,33 @@ class BDMC(eqx.Module):
     def forward(self) -> AIS:
         return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey) -> BoundsResult:
+    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: RandomKey) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
         `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
         """
-        points = one_per_chain(target_samples, example_of(path, key), self.num_chains)
-        annealing, state = self.forward.begin(path, key=key)
-        state, stats, _ = complete(annealing, state)
-        forward = self.forward.finish(annealing, state, stats)
-        reverse = self.reverse(path, points, key=key, params=annealing.params)
-        return bounds_of(forward, reverse)
+        points = one_per_chain(target_samples, layout_of(path), self.num_chains)
+        stream = stream_for(key, path, self, points)
+        annealing, state = self.forward.begin(path, key=stream)
+        found = self.forward.finish(annealing, *anneal(annealing, state))
+        return bounds_of(found, self.reverse(path, points, key=stream.fold(_REVERSE), kernel=annealing.kernel))
 
-    def reverse(self, path: AbstractPath[Any], target_samples: Point, *, key: PRNGKey, params: Any = None) -> Result:
-        """The chains from the target to the base alone, with the `params` that were fitted for the forward ones."""
-        example = example_of(path, key)
-        points = one_per_chain(target_samples, example, self.num_chains)
-        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel.reversed(), self.chunk_size)
-        # The reverse chain steps to betas[-2], ..., betas[0]; the last of them moves at the base, where any will do.
-        params = jax.tree.map(lambda leaf: jnp.concatenate([leaf[:-1][::-1], leaf[:1]]), params)
-        annealing, state = backwards.begin_at(Reversed(path), points, example, params, key=jax.random.fold_in(key, 1))
+    def reverse(
+        self, path: AbstractPath[Any], target_samples: Point, *, key: Any, kernel: AbstractKernel[Any] | None = None
+    ) -> Result:
+        """The chains from the target to the base alone, by the `kernel` that was fitted for the forward ones."""
+        points = one_per_chain(target_samples, layout_of(path), self.num_chains)
+        stream = stream_for(key, path, self, points)
+        if isinstance(stream, HostStream):
+            points = to_host(points)
+        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel, self.chunk_size)
+        kernel = (self.kernel if kernel is None else kernel).reversed()
+        annealing, state = backwards.begin_at(Reversed(path), points, kernel, None, stream)
         _check_start(path, annealing, state.fault)
-        state, stats, _ = complete(annealing, state)
-        return backwards.finish(annealing, state, stats, with_pilot=False)
+        return backwards.finish(annealing, *anneal(annealing, state), with_pilot=False)
 
 
-def _reversed(betas: Any) -> AbstractSchedule:
+def _reversed(betas: Any) -> FixedSchedule:
     return FixedSchedule(1 - betas[::-1])
 
 
@@ -69,14 +74,15 @@ def _check_start(path: AbstractPath[Any], annealing: Annealing, fault: Fault) ->
     """Raise if the target has no mass at one of the draws that the user gave."""
     if not is_concrete(fault) or int(fault.status) == Status.OK:
         return
-    point = annealing.flat.unravel(fault.position)
-    target, base = (float(density.log_prob(point)) for density in (path.target, path.base))
+    point = annealing.evaluator.layout.points(to_host(fault.position))
+    target, base = (float(evaluate(getattr(path, name), point, name)) for name in ("target", "base"))
     raise FloatingPointError(
         f"`target_samples` must be draws from the target, but one of them is {point}, where `target.log_prob` is "
         f"{target} and `base.log_prob` is {base}: give exact draws, or mend the density if that is one."
     )
 
 
+@quiet()
 def bounds_of(forward: Result, reverse: Result) -> BoundsResult:
     """The bounds that the log weights of chains in both directions give."""
     return BoundsResult(
@@ -90,20 +96,26 @@ def bounds_of(forward: Result, reverse: Result) -> BoundsResult:
 
 
 def _mean_se(result: Result) -> Scalar:
-    return jnp.std(result.log_weights, ddof=1) / jnp.sqrt(float(result.log_weights.shape[0]))
+    return namespace(result.log_weights).std(result.log_weights, ddof=1) / result.log_weights.shape[0] ** 0.5
 
 
-def one_per_chain(samples: Point, example: Point, num_chains: int) -> Point:
+def one_per_chain(samples: Point, layout: Layout, num_chains: int) -> Point:
     """Draws with a leading axis of one per chain, whichever of the two forms was given."""
-    shapes = jax.tree.map(jnp.shape, samples)
-    one = jax.tree.map(jnp.shape, example)
-    many = jax.tree.map(lambda leaf: (num_chains, *leaf.shape), example)
-    if jax.tree.structure(samples) != jax.tree.structure(example) or shapes not in (one, many):  # type: ignore[operator]
+    xp = namespace(samples)
+    leaves, structure = jax.tree.flatten(samples)
+    shapes = tuple(xp.shape(leaf) for leaf in leaves)
+    many = tuple((num_chains, *shape) for shape in layout.shapes)
+    if structure != layout.structure or shapes not in (layout.shapes, many):
+        one, each, given = (
+            jax.tree.unflatten(tree, found)
+            for tree, found in ((layout.structure, layout.shapes), (layout.structure, many), (structure, shapes))
+        )
         raise ValueError(
-            f"`target_samples` must be one point of shape {one}, or one per chain of shape {many}, got {shapes}: "
+            f"`target_samples` must be one point of shape {one}, or one per chain of shape {each}, got {given}: "
             f"give arrays in the form in which `base.sample` draws them."
         )
-    samples = jax.tree.map(lambda leaf, like: jnp.asarray(leaf, like.dtype), samples, example)
-    if shapes == many:
-        return samples
-    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num_chains, *leaf.shape)), samples)
+    leaves = [
+        xp.broadcast_to(xp.asarray(leaf, dtype), shape)
+        for leaf, dtype, shape in zip(leaves, layout.dtypes, many, strict=True)
+    ]
+    return jax.tree.unflatten(structure, leaves)

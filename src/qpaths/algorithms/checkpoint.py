@@ -13,16 +13,22 @@ import numpy as np
 
 from .. import storage
 from .._types import PRNGKey
+from ..annealing import Annealing, State
+from ..arrays import namespace, to_host
 from ..paths import AbstractPath
-from .base import Annealing, State
 
 
 class Run(NamedTuple):
-    """What a run has come to: frozen parameters of the kernel, where there are any, state, and a row per stage."""
+    """What a run has reached: its kernel if a pilot has fitted one, its state, and a row of statistics per stage."""
 
-    params: Any
+    kernel: dict[str, Any] | None
     state: State
     rows: list[dict[str, Any]]
+
+    def like(self, path: str | os.PathLike[str], template: State) -> "Run":
+        """The run with a state of the structure of another one; an error where the numbers do not fit."""
+        state = filled(path, template, self.state)
+        return Run(self.kernel, state, self.rows[: int(state.stage)])
 
 
 def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[str, str]:
@@ -68,27 +74,23 @@ def _without_addresses(text: str) -> str:
 
 def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: Run) -> None:
     """Replace the file as a whole."""
-    tree = {"params": run.params, "state": run.state, "stats": stacked(run.rows)}
-    storage.write(path, "checkpoint", {"settings": settings}, tree)
+    storage.write(path, "checkpoint", {"settings": settings}, run._asdict() | {"rows": stacked(run.rows)})
 
 
-def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], template: Run) -> Run:
-    """The run in the file; an error where it is not a run of these settings.
-
-    `template` is a run of the right structure, of which only shapes and kinds of numbers are used.
-    """
+def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str]) -> Run:
+    """The run in the file, its state as it was stored; an error where it is not a run of these settings."""
     _, notes, tree = storage.read(path, ("checkpoint",))
     check_settings(path, notes["settings"], settings)
-    params, state = filled(path, (template.params, template.state), (tree["params"], tree["state"]))
-    stats = tree["stats"]
-    return Run(params, state, [{name: stats[name][i] for name in stats} for i in range(int(state.stage))])
+    stats = tree["rows"]
+    num = len(next(iter(stats.values()))) if stats else 0
+    return Run(tree["kernel"], tree["state"], [{name: stats[name][i] for name in stats} for i in range(num)])
 
 
 def check_densities(path: str | os.PathLike[str], annealing: Annealing, run: Run) -> None:
     """Raise where the densities do not give at the first stored particle what they gave before."""
-    stored = jax.tree.map(lambda leaf: np.asarray(leaf[0]), run.state.particles)
-    now = annealing.flat.particle(jnp.asarray(stored.position), with_slopes=False).features
-    check_features(path, stored.features, now)
+    stored = jax.tree.map(lambda leaf: np.asarray(leaf)[:1], run.state.particles)
+    now = annealing.evaluator.particles(stored.position, with_slopes=False).features
+    check_features(path, stored.features, to_host(now))
 
 
 def check_features(path: str | os.PathLike[str], stored: Any, now: Any) -> None:
@@ -141,7 +143,8 @@ def filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
                 f"`checkpoint` {os.fspath(path)} holds {arrays[name].dtype}{list(arrays[name].shape)} for {name}, and "
                 f"this run needs {leaf.dtype}{list(leaf.shape)}: set `jax_enable_x64` as it was, or start anew."
             )
-    return jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(arrays[name]) for name in wanted])
+    xp = namespace(template)
+    return jax.tree.unflatten(jax.tree.structure(template), [xp.asarray(arrays[name]) for name in wanted])
 
 
 def _by_name(tree: Any) -> dict[str, Any]:

@@ -1,21 +1,19 @@
 """What is checked before and after a run, and how evaluations are counted."""
 
-import functools
 import numbers
 from typing import Any
 
-import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._checks import is_concrete
-from .._types import Point, PRNGKey
+from ..annealing import Fault
+from ..arrays import to_host
+from ..densities import evaluate
+from ..evaluation import AbstractEvaluator
 from ..kernels import AbstractKernel
-from ..kernels.base import FlatPath
-from ..paths import AbstractPath, Reversed
+from ..paths import Reversed
 from ..results import NumEvaluations, Status
 from ..schedules import AbstractSchedule
-from .base import Annealing, Fault
 
 
 def check_num(name: str, num: int, smallest: int = 2) -> None:
@@ -43,65 +41,16 @@ def check_parts(kernel: Any, *schedules: Any) -> None:
             )
 
 
-def example_of(path: AbstractPath[Any], key: Any) -> Point:
-    """A point of zeros, of the shape that the base draws; an error in words where the endpoints do not fit together."""
-    if not isinstance(path, AbstractPath):
-        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
-    if not isinstance(key, jax.Array):
-        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
-    # Functions of their own, because a method that carries traced arrays cannot be a key of jax's caches.
-    example = jax.eval_shape(lambda key: path.sample_base(key), jax.random.key(0))
-    if not any(leaf.size for leaf in jax.tree.leaves(example)):
-        raise ValueError(
-            f"`base.sample` must return a point with at least one number, got {_describe(example)}: return an array, "
-            f"or a tree of arrays, with the coordinates of one draw."
-        )
-    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
-        raise TypeError(
-            f"`base.sample` must return floating-point numbers, got {_describe(example)}: kernels move every "
-            f"coordinate continuously; return `x.astype(float)`, and keep what is discrete out of the point."
-        )
-    for name in ("base", "target"):
-        density = getattr(path, name)
-        try:
-            jax.eval_shape(lambda x: density.log_prob(x), example)  # noqa: B023
-        except Exception as error:
-            raise ValueError(
-                f"`{name}.log_prob` does not take a draw from the base, which is {_describe(example)}: {error}"
-            ) from error
-    jax.eval_shape(lambda x: path.features(x), example)
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)
-
-
-@functools.partial(jax.jit, static_argnames="num")
-def draw_points(path: AbstractPath[Any], key: PRNGKey, num: int) -> Point:
-    """Exact draws from the base, each with a key of its own; spread over the devices where there are several."""
-    indices = jnp.arange(num)
-    devices = jax.devices()
-    if len(devices) > 1 and num % len(devices) == 0:
-        sharding = NamedSharding(Mesh(devices, "particles"), PartitionSpec("particles"))
-        indices = jax.lax.with_sharding_constraint(indices, sharding)
-    return jax.vmap(lambda i: path.sample_base(jax.random.fold_in(key, i)))(indices)
-
-
-def _describe(example: Any) -> str:
-    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
-
-
 class CollapsedError(FloatingPointError):
     """No particle of a run has any weight: the target is -inf wherever they are."""
 
 
-def raise_fault(annealing: Annealing, fault: Fault, beta: Any) -> None:
-    """Raise a concrete fault in words; a traced one goes on as `result.status`."""
-    raise_fault_on(annealing.flat, fault, beta)
-
-
-def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
-    """As `raise_fault`, for runs that are not annealed step by step."""
+def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
+    """Raise a concrete fault in words, with its beta of all `betas`; a traced one goes on as `result.status`."""
     if not is_concrete(fault) or int(fault.status) == Status.OK:
         return
-    status, path, point = Status(int(fault.status)), flat.path, flat.unravel(fault.position)
+    status, path = Status(int(fault.status)), evaluator.path
+    point, beta = evaluator.layout.points(to_host(fault.position)), betas[int(fault.stage)]
     first, last, stage = "base", "target", f"stage {int(fault.stage)}"
     if isinstance(path, Reversed):
         # In the words of the path that was reversed, which is the one that the user made.
@@ -113,7 +62,7 @@ def raise_fault_on(flat: FlatPath, fault: Fault, beta: Any) -> None:
             f"every particle has weight zero {where}: the {last} is -inf wherever the particles are, such as {point}. "
             f"Take a {first} that reaches the {last}, or smaller steps in beta."
         )
-    values = {name: float(getattr(path, name).log_prob(point)) for name in (first, last)}
+    values = {name: float(evaluate(getattr(path, name), point, name)) for name in (first, last)}
     bad = [name for name, value in values.items() if not value < jnp.inf]
     name = bad[0] if bad else first
     raise FloatingPointError(
@@ -128,9 +77,10 @@ def count(
     """Evaluations of a run: one at the start of each particle, then those of the kernel, fitted so often at a beta."""
     moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
     first, later = (kernel.fit_evaluations(num_particles, again) for again in (False, True))
-    values = num_steps * moves * kernel.evaluations.values + num_fits * (first.values + num_steps * later.values)
-    gradients = num_steps * moves * kernel.evaluations.gradients
-    gradients += num_fits * (first.gradients + num_steps * later.gradients)
+    values = num_steps * (moves * kernel.evaluations.values + num_fits * later.values)
+    gradients = num_steps * (moves * kernel.evaluations.gradients + num_fits * later.gradients)
+    if num_fits:
+        values, gradients = values + first.values, gradients + first.gradients
     if kernel.with_slopes:
         gradients += num_particles
     else:

@@ -8,16 +8,18 @@ from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 
 from .._types import PRNGKey
+from ..annealing import Annealing, State, anneal
+from ..annealing.loop import Stats
+from ..arrays import stack
+from ..evaluation import layout_of
+from ..kernels import FrozenKernel
 from ..paths import AbstractPath
 from ..results import Result, Status
 from .ais import AIS
-from .base import Annealing, State, advance
-from .checkpoint import Run, check_densities, check_folder, read_checkpoint, settings_of, stacked, write_checkpoint
+from .checkpoint import Run, check_densities, check_folder, read_checkpoint, settings_of, write_checkpoint
 from .progress import Clock, Show, display, line_of, stages_left
 from .smc import SMC
 
@@ -41,14 +43,15 @@ def drive(
         raise TypeError(f"`drive` steps AIS and SMC, got {type(algorithm).__name__}: call its `run`.")
     keeper = _Keeper(checkpoint, {} if checkpoint is None else settings_of(algorithm, path, key))
     if checkpoint is not None and Path(checkpoint).exists():
-        stored = read_checkpoint(checkpoint, keeper.settings, _template(algorithm, path, key))
-        annealing = _resume(algorithm, path, key, stored)
-        check_densities(checkpoint, annealing, stored)
-        return _go_on(algorithm, annealing, stored, keeper, progress)
+        stored = read_checkpoint(checkpoint, keeper.settings)
+        annealing, fresh = _begin_again(algorithm, path, key, stored.kernel)
+        run = stored.like(checkpoint, fresh)
+        check_densities(checkpoint, annealing, run)
+        return _go_on(algorithm, annealing, run, keeper, progress)
     if checkpoint is not None:
         check_folder(checkpoint)
     annealing, state = algorithm.begin(path, key=key)
-    run = Run(annealing.params, _strong(state), [])
+    run = Run(_pilot_of(algorithm, annealing), state, [])
     keeper.keep(run)
     return _go_on(algorithm, annealing, run, keeper, progress)
 
@@ -71,68 +74,69 @@ class _Keeper:
         return f"call `drive` again with the same arguments to go on from {os.fspath(self.checkpoint)}"
 
 
-def _template(algorithm: AIS | SMC, path: AbstractPath[Any], key: PRNGKey) -> Run:
-    """Shapes of a run, found without running anything."""
-
-    def begin() -> Run:
-        annealing, state = algorithm.begin(path, key=key)
-        return Run(annealing.params, state, [])
-
-    return jax.eval_shape(begin)
+def _pilot_of(algorithm: AIS | SMC, annealing: Annealing) -> dict[str, Any] | None:
+    """What a pilot has fitted, which need not run again."""
+    if isinstance(algorithm, AIS) and algorithm.kernel.needs_fit:
+        return annealing.kernel.arrays  # type: ignore[attr-defined]
+    return None
 
 
-def _resume(algorithm: AIS | SMC, path: AbstractPath[Any], key: PRNGKey, stored: Run) -> Annealing:
-    """The settings of a stored run, whose pilot need not run again."""
-    if isinstance(algorithm, AIS):
-        return algorithm.begin(path, key=key, params=stored.params)[0]
-    return algorithm.begin(path, key=key)[0]
-
-
-def _strong(state: State) -> State:
-    """Without the weak types of Python numbers, which a file does not keep and which would compile a step twice."""
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, leaf.dtype), state)
+def _begin_again(
+    algorithm: AIS | SMC, path: AbstractPath[Any], key: PRNGKey, arrays: dict[str, Any] | None
+) -> tuple[Annealing, State]:
+    if arrays is None:
+        return algorithm.begin(path, key=key)
+    kernel = FrozenKernel.from_arrays(algorithm.kernel, arrays, layout_of(path).dimension)
+    return dataclasses.replace(algorithm, kernel=kernel).begin(path, key=key)
 
 
 def _go_on(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper, progress: bool) -> Result:
     clock = Clock()
+    latest = run
+    num_per_stage = _num_evaluations(algorithm, 2) - _num_evaluations(algorithm, 1)
     try:
         with display(progress) as show:
-            while algorithm.unfinished(run.state, run.rows):
+
+            def observe(state: State, rows: list[Stats]) -> None:
+                nonlocal latest
                 # One assignment, so that an interrupt finds the run before the stage or after it, nothing between.
-                run = _step(annealing, run)
-                keeper.keep(run)
-                _report(show, clock, annealing, run)
+                latest = Run(run.kernel, state, list(rows))
+                keeper.keep(latest)
+                _report(show, clock, annealing, latest, num_per_stage)
+
+            state, stats = anneal(annealing, run.state, observe=observe, rows=list(run.rows))
     except KeyboardInterrupt:
-        keeper.keep(run)
-        if algorithm.unfinished(run.state, run.rows):
-            return _partial(algorithm, annealing, run, keeper)
-    return algorithm.finish(annealing, run.state, _stats(annealing, run))
+        keeper.keep(latest)
+        if not annealing.is_over(latest.state, len(latest.rows)):
+            return _partial(algorithm, annealing, latest, keeper)
+        state, stats = latest.state, stack(latest.rows)
+    return algorithm.finish(annealing, state, stats)
+
+
+def _num_evaluations(algorithm: AIS | SMC, num_stages: int) -> int:
+    """Evaluations of the target after some stages."""
+    count = algorithm.count(num_stages)
+    return count.target + count.target_gradient
 
 
 def _partial(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper) -> Result:
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
     print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
-    result = algorithm.finish(annealing, run.state, _stats(annealing, run))
-    return eqx.tree_at(lambda r: r.status, result, jnp.full_like(result.status, Status.UNFINISHED))
+    stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)
+    result = algorithm.finish(annealing, run.state, stats)
+    return eqx.tree_at(lambda r: r.status, result, np.asarray(int(Status.UNFINISHED)))
 
 
-def _step(annealing: Annealing, run: Run) -> Run:
-    """One stage, waited for."""
-    state, row = jax.block_until_ready(advance(annealing, run.state))
-    return Run(run.params, _strong(state), [*run.rows, {name: np.asarray(value)[()] for name, value in row.items()}])
+def _no_stats(annealing: Annealing, state: State) -> Stats:
+    """The statistics of no stage at all, under their names."""
+    _, stats = annealing.step(state, state.beta)
+    return jax.tree.map(lambda leaf: np.zeros((0, *np.shape(leaf)), np.result_type(leaf)), stats)
 
 
-def _stats(annealing: Annealing, run: Run) -> dict[str, Array]:
-    if run.rows:
-        return jax.tree.map(jnp.asarray, stacked(run.rows))
-    row = jax.eval_shape(lambda state: annealing.step(state)[1], run.state)
-    return jax.tree.map(lambda leaf: jnp.zeros((0, *leaf.shape), leaf.dtype), row)
-
-
-def _report(show: Show, clock: Clock, annealing: Annealing, run: Run) -> None:
+def _report(show: Show, clock: Clock, annealing: Annealing, run: Run, num_per_stage: int) -> None:
     stage, row = len(run.rows), run.rows[-1]
-    num_stages = None if annealing.betas is None else annealing.betas.shape[0] - 1
     beta_before = 0.0 if stage == 1 else float(run.rows[-2]["beta"])
-    num_left = stages_left(stage, num_stages, beta_before, float(row["beta"]))
-    line = line_of(stage, num_stages, row, run.state.log_weights.shape[0], clock.seconds_left(num_left))
+    num_left = stages_left(stage, annealing.num_stages, beta_before, float(row["beta"]))
+    seconds, rate = clock.seconds_left(num_left), clock.per_second(num_per_stage)
+    line = line_of(stage, annealing.num_stages, row, run.state.log_weights.shape[0], seconds, rate)
     show(line, None if num_left is None else stage / (stage + num_left))

@@ -72,6 +72,11 @@ class Clock:
         self.num = 0
         self.start = 0.0
 
+    def per_second(self, num_per_stage: int) -> float | None:
+        """Evaluations per second, after `seconds_left` has counted the stage."""
+        seconds = time.monotonic() - self.start
+        return (self.num - 1) * num_per_stage / seconds if self.num > 1 and seconds > 0 else None
+
     def seconds_left(self, num_left: float | None) -> float | None:
         """To be called once after each stage."""
         self.num += 1
@@ -91,11 +96,14 @@ def stages_left(stage: int, num_stages: int | None, beta_before: float, beta: fl
     return math.log(beta) / math.log(beta_before / beta) if beta_before > 0 else None
 
 
-def line_of(stage: int, num_stages: int | None, row: dict[str, Any], num: int, seconds: float | None) -> str:
+def line_of(
+    stage: int, num_stages: int | None, row: dict[str, Any], num: int, seconds: float | None, rate: float | None
+) -> str:
     """One stage in words."""
     of_all = "" if num_stages is None else f"/{num_stages}"
+    speed = "" if rate is None else f", {rate:,.0f} evaluations/s"
     left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"
     return (
         f"stage {stage}{of_all}: beta {float(row['beta']):.4g}, ESS {float(row['ess']) / num:.0%}, "
-        f"acceptance {float(row['acceptance']):.0%}, log evidence {float(row['log_evidence']):.3f}{left}"
+        f"acceptance {float(row['acceptance']):.0%}, log evidence {float(row['log_evidence']):.3f}{speed}{left}"
     )

@@ -5,12 +5,13 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
-from jax.flatten_util import ravel_pytree
+import numpy as np
 from jaxtyping import Float
 
 from .._numerics import log_ess
-from .._types import FloatArray, Point, PRNGKey
+from .._types import AnyArray, FloatArray
+from ..annealing import Fault, first_fault
+from ..arrays import RandomKey, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
 from ..estimators import (
     DerivativeMoments,
     bridge,
@@ -20,13 +21,13 @@ from ..estimators import (
     stepping_stone,
     thermodynamic_integration,
 )
-from ..kernels import AbstractKernel, Particle
-from ..kernels.base import FlatPath
+from ..evaluation import AbstractEvaluator, Particles, evaluator_of, stream_for
+from ..kernels import AbstractKernel
+from ..kernels.base import grouped
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Result, Status
 from ..schedules import respace
-from .base import Fault, first_fault
-from .checks import check_num, check_parts, example_of, raise_fault_on
+from .checks import check_num, check_parts, raise_fault
 
 _KEPT = 64
 """States per chain and beta that the kernel is fitted to, spread over a round; for the first, draws from the base."""
@@ -36,19 +37,19 @@ class Record(NamedTuple):
     """What a round saw; axes are beta, chain, scan."""
 
     features: Any
-    samples: Float[Array, "chains scans d"]
-    rejection: Float[Array, " pairs"]
-    acceptance: Float[Array, " pairs"]
-    step_size: Float[Array, " pairs"]
+    samples: Float[AnyArray, "chains scans d"]
+    rejection: Float[AnyArray, " pairs"]
+    acceptance: Float[AnyArray, " pairs"]
+    step_size: Float[AnyArray, " pairs"]
 
 
 class Tempering(NamedTuple):
     """All that a run carries from one round to the next; axes are beta, chain."""
 
-    betas: Float[Array, " num"]
-    particles: Particle
-    kept: Particle
-    log_weights: Float[Array, "num chains kept"]
+    betas: Float[AnyArray, " num"]
+    particles: Particles
+    kept: Particles
+    log_weights: Float[AnyArray, "num chains kept"]
     record: Record
     fault: Fault
 
@@ -86,22 +87,26 @@ class ParallelTempering(eqx.Module):
         check_num("num_chains", self.num_chains)
         check_num("num_scans", self.num_scans)
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Run all rounds; the samples are the states at beta = 1 of the last, replica by replica."""
-        example = example_of(path, key)
-        return self.finish(path, example, temper(self, path, example, key))
+        evaluator, stream = self.begin(path, key=key)
+        return self.finish(evaluator, temper(self, evaluator, stream))
 
-    def finish(self, path: AbstractPath[Any], example: Point, state: Tempering) -> Result:
+    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[AbstractEvaluator, Any]:
+        """What a run works with: the path's evaluator and its random numbers."""
+        stream = stream_for(key, path, self)
+        return evaluator_of(path, stream, with_slopes=self.kernel.with_slopes), stream
+
+    def finish(self, evaluator: AbstractEvaluator, state: Tempering) -> Result:
         """The result of a run whose rounds are over."""
-        flat = FlatPath(path, ravel_pytree(example)[1])
-        raise_fault_on(flat, state.fault, state.betas[state.fault.stage])
-        log_evidence, standard_error, stats = summarise(path, state.betas, state.record)
+        raise_fault(evaluator, state.fault, state.betas)
+        log_evidence, standard_error, stats = summarise(evaluator.path, state.betas, state.record)
         samples = state.record.samples.reshape(-1, state.record.samples.shape[-1])
         return Result(
             log_evidence=log_evidence,
             log_evidence_se=standard_error,
-            samples=jax.vmap(flat.unravel)(samples),
-            log_weights=jnp.full(samples.shape[0], log_evidence),
+            samples=evaluator.layout.points(samples),
+            log_weights=evaluator.xp.full(samples.shape[0], log_evidence),
             betas=state.betas,
             stats=stats,
             status=state.fault.status,
@@ -130,196 +135,246 @@ class ParallelTempering(eqx.Module):
         return NumEvaluations(values, values, gradients, gradients)
 
 
+@quiet()
 def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
     """Probability with which neighbours accept to exchange their states, from the ratios of `neighbour_log_ratios`.
 
     The log ratio `log pi_i(x_j) + log pi_j(x_i) - log pi_i(x_i) - log pi_j(x_j)` is their sum. A state that would have
     no mass at its new beta stays, even if one that leaves a beta without mass (early in a run) would gain infinitely.
     """
-    impossible = (forward == -jnp.inf) | (reverse == -jnp.inf)
-    return jnp.exp(jnp.minimum(jnp.where(impossible, -jnp.inf, forward + reverse), 0.0))
+    xp = namespace(forward, reverse)
+    impossible = (forward == -xp.inf) | (reverse == -xp.inf)
+    return xp.exp(xp.minimum(xp.where(impossible, -xp.inf, forward + reverse), 0.0))
 
 
-@jax.jit
-def temper(sampler: ParallelTempering, path: AbstractPath[Any], example: Point, key: PRNGKey) -> Tempering:
-    """All rounds. One loop with room for the longest: rounds of different length share the compiled code."""
-    flat = FlatPath(path, ravel_pytree(example)[1])
-    start_key, run_key = jax.random.split(key)
-
-    def one_round(state: Tempering, inputs: tuple[Array, Array]) -> tuple[Tempering, None]:
-        number, num_scans = inputs
-        return _round(sampler, flat, state, num_scans, jax.random.fold_in(run_key, number)), None
-
-    inputs = jnp.arange(sampler.num_rounds), jnp.array(sampler.scans_per_round)
-    state, _ = jax.lax.scan(one_round, _start(sampler, flat, start_key), inputs)
-    return state._replace(fault=_stranded(flat, state))
+def temper(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+    """All rounds; compiled as one program where they do not run on the host."""
+    if evaluator.xp is np or is_traced(sampler, evaluator, stream):
+        with one_thread():
+            return _temper(sampler, evaluator, stream)
+    return _compiled_temper(sampler, evaluator, stream)
 
 
-def _start(sampler: ParallelTempering, flat: FlatPath, key: PRNGKey) -> Tempering:
+@quiet()
+def _temper(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+    start, run = stream.split(2)
+    state = _start(sampler, evaluator, start)
+    if evaluator.xp is np:
+        for number, num_scans in enumerate(sampler.scans_per_round):
+            state = _round(sampler, evaluator, state, num_scans, run.fold(number))
+    else:
+        # One loop with room for the longest round: rounds of different length share the compiled code.
+        def one_round(state: Tempering, inputs: Any) -> tuple[Tempering, None]:
+            number, num_scans = inputs
+            return _round(sampler, evaluator, state, num_scans, run.fold(number)), None
+
+        inputs = jnp.arange(sampler.num_rounds), jnp.array(sampler.scans_per_round)
+        state, _ = jax.lax.scan(one_round, state, inputs)
+    return state._replace(fault=_stranded(evaluator, state))
+
+
+_compiled_temper = jax.jit(_temper)
+
+
+def _start(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
     """Draws from the base, weighted for each beta: a chain starts at one of its own, the kernel is fitted to all."""
+    xp = evaluator.xp
     num, chains, scans = sampler.num_temperatures, sampler.num_chains, sampler.scans_per_round[-1]
-    draw_key, choose_key = jax.random.split(key)
-    draws = _draw(sampler, flat, draw_key, chains * _KEPT)
-    none = jnp.zeros((), int)
-    fault = Fault(none, none, jnp.zeros_like(draws.position[0]))
-    fault = first_fault(fault, Status.INVALID_START, none, _invalid_draws(flat, draws), draws.position)
-    draws = jax.tree.map(lambda leaf: leaf.reshape(chains, _KEPT, *leaf.shape[1:]), draws)
+    draw_stream, choose_stream = stream.split(2)
+    draws = _draw(sampler, evaluator, draw_stream, chains * _KEPT)
+    none = xp.zeros((), int)
+    fault = Fault(none, none, xp.zeros_like(draws.position[0]))
+    fault = first_fault(fault, Status.INVALID_START, none, _invalid_draws(evaluator, draws), draws.position)
 
-    dtype = flat.path.log_density_from(0.0, jax.tree.map(lambda leaf: leaf[0, 0], draws.features)).dtype
-    betas = jnp.linspace(0.0, 1.0, num, dtype=dtype)
-    ratio = jax.vmap(jax.vmap(flat.path.log_ratio, in_axes=(None, None, 0)), in_axes=(None, None, 0))
-    log_weights = jax.vmap(lambda beta: ratio(betas[0], beta, draws.features))(betas)
+    dtype = evaluator.log_density(0.0, draws.features).dtype
+    betas = xp.linspace(0.0, 1.0, num, dtype=dtype)
+    log_weights = map_rows(xp, lambda beta: evaluator.log_ratio(betas[0], beta, draws.features), betas)
+    log_weights = log_weights.reshape(num, chains, _KEPT)
     # Chains count alike, so that not all start at the one best draw; without a draw of any mass they start anywhere.
-    log_sums = jax.nn.logsumexp(log_weights, axis=-1, keepdims=True)
-    log_weights = jnp.where(log_sums > -jnp.inf, log_weights - log_sums, 0.0)
-    chosen = jax.random.categorical(choose_key, log_weights)
-    particles = jax.tree.map(lambda leaf: leaf[jnp.arange(chains), chosen], draws)
-    kept = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (num, *leaf.shape)), draws)
+    log_sums = logsumexp(log_weights, axis=-1, keepdims=True)
+    log_weights = xp.where(log_sums > -xp.inf, log_weights - log_sums, 0.0)
+    cumulative = xp.cumsum(softmax(log_weights), axis=-1)
+    uniform = choose_stream.uniform((num, chains, 1), cumulative.dtype) * cumulative[..., -1:]
+    chosen = xp.argmax(cumulative > uniform, axis=-1)
+    draws = jax.tree.map(lambda leaf: leaf.reshape(chains, _KEPT, *leaf.shape[1:]), draws)
+    particles = jax.tree.map(lambda leaf: leaf[xp.arange(chains), chosen], draws)
+    kept = jax.tree.map(lambda leaf: xp.array(xp.broadcast_to(leaf, (num, *leaf.shape))), draws)
 
-    nothing = jnp.zeros(num - 1, dtype)
-    features = jax.tree.map(lambda leaf: jnp.zeros((num, chains, scans, *leaf.shape[2:]), leaf.dtype), draws.features)
-    samples = jnp.zeros((chains, scans, draws.position.shape[-1]), draws.position.dtype)
-    record = Record(features, samples, nothing, jnp.zeros(num - 1), jnp.zeros(num - 1))
+    nothing = xp.zeros(num - 1, dtype)
+    features = jax.tree.map(lambda leaf: xp.zeros((num, chains, scans, *leaf.shape[2:]), leaf.dtype), draws.features)
+    samples = xp.zeros((chains, scans, draws.position.shape[-1]), draws.position.dtype)
+    record = Record(features, samples, nothing, nothing, xp.zeros(num - 1, draws.position.dtype))
     return Tempering(betas, particles, kept, log_weights, record, fault)
 
 
-def _round(sampler: ParallelTempering, flat: FlatPath, state: Tempering, num_scans: Array, key: PRNGKey) -> Tempering:
+def _round(
+    sampler: ParallelTempering, evaluator: AbstractEvaluator, state: Tempering, num_scans: Any, stream: Any
+) -> Tempering:
     """Betas and parameters of the kernel from the round before, frozen; then the scans."""
-    fit_key, scan_key = jax.random.split(key)
-    slots = jnp.minimum(num_scans, _KEPT)
-    state, params = _adapt(sampler.kernel, flat, state, slots, fit_key)
+    xp = evaluator.xp
+    fit_stream, scan_stream = stream.split(2)
+    slots = xp.minimum(num_scans, _KEPT)
+    state, params = _adapt(sampler.kernel, evaluator, state, slots, fit_stream)
 
-    def scan(i: Array, state: Tempering) -> Tempering:
-        refresh_key, move_key, swap_key = jax.random.split(jax.random.fold_in(scan_key, i), 3)
-        state, acceptance = _explore(sampler, flat, state, params, refresh_key, move_key)
-        swapped, rejection = _swap(flat, state, i % 2, swap_key)
+    def scan(i: Any, state: Tempering) -> Tempering:
+        refresh_stream, move_stream, swap_stream = scan_stream.fold(i).split(3)
+        state, acceptance = _explore(sampler, evaluator, state, params, refresh_stream, move_stream)
+        swapped, rejection = _swap(evaluator, state, i % 2, swap_stream)
         explored, old, slot = state.particles, state.record, i * slots // num_scans
         record = Record(
-            features=jax.tree.map(lambda rows, leaf: rows.at[:, :, i].set(leaf), old.features, explored.features),
-            samples=old.samples.at[:, i].set(explored.position[-1]),
+            features=jax.tree.map(lambda rows, leaf: _set(rows, i, leaf), old.features, explored.features),
+            samples=_set(old.samples[None], i, explored.position[-1:])[0],
             rejection=old.rejection + rejection / num_scans,
             acceptance=old.acceptance + acceptance / num_scans,
             step_size=old.step_size,
         )
-        kept = jax.tree.map(lambda rows, leaf: rows.at[:, :, slot].set(leaf), state.kept, explored)
+        kept = jax.tree.map(lambda rows, leaf: _set(rows, slot, leaf), state.kept, explored)
         return state._replace(particles=swapped, kept=kept, record=record)
 
+    if xp is np:
+        for i in range(num_scans):
+            state = scan(i, state)
+        return state
     return jax.lax.fori_loop(0, num_scans, scan, state)
 
 
+def _set(rows: Any, index: Any, leaf: Any) -> Any:
+    """`rows` with one entry of its third axis replaced; on the host in place, since nobody else holds the array."""
+    if isinstance(rows, np.ndarray):
+        rows[:, :, index] = leaf
+        return rows
+    return rows.at[:, :, index].set(leaf)
+
+
 def _adapt(
-    kernel: AbstractKernel[Any], flat: FlatPath, state: Tempering, slots: Array, key: PRNGKey
+    kernel: AbstractKernel[Any], evaluator: AbstractEvaluator, state: Tempering, slots: Any, stream: Any
 ) -> tuple[Tempering, Any]:
     """Re-space the betas and fit the kernel at each; the state is ready for a round that keeps `slots` states."""
+    xp = evaluator.xp
     betas = respace(state.betas, state.record.rejection)
     # States at the nearest of the old betas show the kernel the right shape.
-    nearest = jnp.argmin(jnp.abs(betas[1:, None] - state.betas), axis=1)
+    nearest = xp.argmin(xp.abs(betas[1:, None] - state.betas), axis=1)
     population = jax.tree.map(lambda leaf: _merge_chains(leaf[nearest]), state.kept)
     log_weights = _merge_chains(state.log_weights[nearest])
-    keys = jax.random.split(key, nearest.size)
-    params = jax.vmap(lambda b, p, w, k: kernel.fit(flat, b, p, w, k, None))(betas[1:], population, log_weights, keys)
-    filled = jnp.where(jnp.arange(_KEPT) < slots, 0.0, -jnp.inf).astype(log_weights.dtype)
+
+    def fit(inputs: Any) -> Any:
+        number, beta, particles, log_weights = inputs
+        return kernel.fit(evaluator, beta, particles, log_weights, stream.fold(number), None)
+
+    params = map_rows(xp, fit, (xp.arange(betas.size - 1), betas[1:], population, log_weights))
+    step_sizes = map_rows(xp, lambda one: kernel.step_size_of(grouped(one)), params)
+    nothing = xp.zeros_like(state.record.rejection)
     record = state.record._replace(
-        rejection=jnp.zeros_like(state.record.rejection),
-        acceptance=jnp.zeros_like(state.record.acceptance),
-        step_size=jax.vmap(kernel.step_size_of, axis_size=nearest.size)(params).astype(state.record.step_size.dtype),
+        rejection=nothing,
+        acceptance=nothing,
+        step_size=xp.broadcast_to(xp.nan if step_sizes is None else step_sizes, nothing.shape).astype(
+            state.record.step_size.dtype
+        ),
     )
-    log_weights = jnp.broadcast_to(filled, state.log_weights.shape)
+    filled = xp.where(xp.arange(_KEPT) < slots, 0.0, -xp.inf).astype(log_weights.dtype)
+    log_weights = xp.broadcast_to(filled, state.log_weights.shape)
     return state._replace(betas=betas, log_weights=log_weights, record=record), params
 
 
 def _explore(
-    sampler: ParallelTempering, flat: FlatPath, state: Tempering, params: Any, refresh_key: PRNGKey, move_key: PRNGKey
+    sampler: ParallelTempering,
+    evaluator: AbstractEvaluator,
+    state: Tempering,
+    params: Any,
+    refresh_stream: Any,
+    move_stream: Any,
 ) -> tuple[Tempering, FloatArray]:
     """An exact draw at beta = 0 and moves by the kernel elsewhere; also the mean acceptance of those."""
+    xp = evaluator.xp
     chains, moved = sampler.num_chains, sampler.num_temperatures - 1
-    draws = _draw(sampler, flat, refresh_key, chains)
-    keys = jax.random.split(move_key, (moved, chains))
-    others = jax.tree.map(lambda leaf: leaf[1:], state.particles)
-    move = jax.vmap(lambda b, p, k, s: sampler.kernel.move(flat, b, p, k, s), in_axes=(None, 0, 0, None))
-    others, info = jax.vmap(move)(state.betas[1:], others, keys, params)
+    draws = _draw(sampler, evaluator, refresh_stream, chains)
+    # The chains of one beta are one group of particles: all betas move in one call.
+    others = jax.tree.map(lambda leaf: leaf[1:].reshape(moved * chains, *leaf.shape[2:]), state.particles)
+    betas = xp.repeat(state.betas[1:], chains)
+    others, info = sampler.kernel.move(evaluator, betas, others, move_stream.rows(moved * chains), params)
 
-    fault, invalid = state.fault, info.invalid.reshape(-1)
-    fault = first_fault(fault, Status.INVALID_START, jnp.zeros((), int), _invalid_draws(flat, draws), draws.position)
-    stage = 1 + jnp.argmax(invalid) // chains
-    fault = first_fault(fault, Status.INVALID_PROPOSAL, stage, invalid, _merge_chains(info.proposal[None])[0])
-    particles = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), draws, others)
-    return state._replace(particles=particles, fault=fault), jnp.mean(info.acceptance, axis=1)
+    fault = state.fault
+    none = xp.zeros((), int)
+    fault = first_fault(fault, Status.INVALID_START, none, _invalid_draws(evaluator, draws), draws.position)
+    stage = 1 + xp.argmax(info.invalid) // chains
+    fault = first_fault(fault, Status.INVALID_PROPOSAL, stage, info.invalid, info.proposal)
+    particles = jax.tree.map(
+        lambda first, rest: xp.concatenate([first[None], rest.reshape(moved, chains, *rest.shape[1:])]), draws, others
+    )
+    acceptance = xp.mean(info.acceptance.reshape(moved, chains), axis=1).astype(state.record.acceptance.dtype)
+    return state._replace(particles=particles, fault=fault), acceptance
 
 
-def _swap(flat: FlatPath, state: Tempering, parity: Array, key: PRNGKey) -> tuple[Particle, FloatArray]:
+def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: Any) -> tuple[Particles, FloatArray]:
     """Exchange neighbours of one parity; also the rejection rate of every pair, tried or not."""
-    probability = swap_probability(*neighbour_log_ratios(flat.path, state.betas, state.particles.features))
-    tried = (jnp.arange(probability.shape[0]) % 2 == parity)[:, None]
-    accepted = tried & (jax.random.uniform(key, probability.shape, probability.dtype) < probability)
-    up, down = jnp.pad(accepted, ((0, 1), (0, 0))), jnp.pad(accepted, ((1, 0), (0, 0)))
-    source = jnp.arange(state.betas.size)[:, None] + up.astype(int) - down.astype(int)
-    chains = jnp.arange(probability.shape[1])
-    return jax.tree.map(lambda leaf: leaf[source, chains], state.particles), 1 - jnp.mean(probability, axis=1)
+    xp = evaluator.xp
+    probability = swap_probability(*neighbour_log_ratios(evaluator.path, state.betas, state.particles.features))
+    tried = (xp.arange(probability.shape[0]) % 2 == parity)[:, None]
+    accepted = tried & (stream.uniform(probability.shape, probability.dtype) < probability)
+    up, down = xp.pad(accepted, ((0, 1), (0, 0))), xp.pad(accepted, ((1, 0), (0, 0)))
+    source = xp.arange(state.betas.size)[:, None] + up.astype(int) - down.astype(int)
+    chains = xp.arange(probability.shape[1])
+    return jax.tree.map(lambda leaf: leaf[source, chains], state.particles), 1 - xp.mean(probability, axis=1)
 
 
-def _draw(sampler: ParallelTempering, flat: FlatPath, key: PRNGKey, num: int) -> Particle:
-    def one(key: Array) -> Particle:
-        position = ravel_pytree(flat.path.sample_base(key))[0]
-        return flat.particle(position, with_slopes=sampler.kernel.with_slopes)
-
-    return jax.vmap(one)(jax.random.split(key, num))
+def _draw(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any, num: int) -> Particles:
+    return evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
 
 
-def _invalid_draws(flat: FlatPath, draws: Particle) -> Array:
-    ends = jax.vmap(jax.vmap(flat.path.log_density_from, in_axes=(None, 0)), in_axes=(0, None))
-    base, target = ends(jnp.array([0.0, 1.0]), draws.features)
-    return ~jnp.isfinite(base) | jnp.isnan(target) | (target == jnp.inf)
+def _invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> AnyArray:
+    xp = evaluator.xp
+    base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
+    return ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
 
 
-def _stranded(flat: FlatPath, state: Tempering) -> Fault:
+def _stranded(evaluator: AbstractEvaluator, state: Tempering) -> Fault:
     """A chain that the last round saw without mass at its own beta started far from the support."""
-    over_betas = jax.vmap(flat.path.log_density_from)
-    own = jax.vmap(jax.vmap(over_betas, in_axes=(None, 1)), in_axes=(None, 2))(state.betas, state.record.features)
-    empty = jnp.any(own == -jnp.inf, axis=0)  # chain, beta
-    stage = jnp.argmax(jnp.any(empty, axis=0))
-    return first_fault(state.fault, Status.COLLAPSED, stage, empty[:, stage], state.particles.position[stage])
+    xp = evaluator.xp
+    own = evaluator.log_density(state.betas[:, None, None], state.record.features)
+    empty = xp.any(own == -xp.inf, axis=2)  # beta, chain
+    stage = xp.argmax(xp.any(empty, axis=1))
+    return first_fault(state.fault, Status.COLLAPSED, stage, empty[stage], state.particles.position[stage])
 
 
-def _merge_chains(leaf: Array) -> Array:
+def _merge_chains(leaf: Any) -> Any:
     """The second and third axis as one."""
     return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])
 
 
-@jax.jit
-def summarise(path: AbstractPath[Any], betas: Array, record: Record) -> tuple[Array, Array, dict[str, Array]]:
+@quiet()
+def summarise(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, dict[str, Any]]:
     """Log evidence, its standard error and the statistics of each beta after the first."""
+    xp = namespace(betas, record.samples)
     num_pairs, chains = betas.size - 1, record.samples.shape[0]
     features = jax.tree.map(_merge_chains, record.features)
     forward, reverse = neighbour_log_ratios(path, betas, features)
     moments = moments_of(path, betas, features)
     increments = bridge(forward, reverse)
     standard_error = jackknife_se(
-        lambda f, r: jnp.sum(bridge(_merge_chains(f), _merge_chains(r))),
+        lambda f, r: xp.sum(bridge(_merge_chains(f), _merge_chains(r))),
         forward.reshape(num_pairs, chains, -1),
         reverse.reshape(num_pairs, chains, -1),
     )
     stats = {
         "beta": betas[1:],
-        "ess": jnp.exp(log_ess(forward)),
+        "ess": xp.exp(log_ess(forward)),
         "acceptance": record.acceptance,
         "step_size": record.step_size,
-        "log_evidence": jnp.cumsum(increments),
-        "log_evidence_forward": jnp.cumsum(stepping_stone(forward)),
-        "log_evidence_reverse": -jnp.cumsum(stepping_stone(reverse)),
-        "log_evidence_integration": jnp.cumsum(thermodynamic_integration(betas, moments.mean, moments.slope)),
+        "log_evidence": xp.cumsum(increments),
+        "log_evidence_forward": xp.cumsum(stepping_stone(forward)),
+        "log_evidence_reverse": -xp.cumsum(stepping_stone(reverse)),
+        "log_evidence_integration": xp.cumsum(thermodynamic_integration(betas, moments.mean, moments.slope)),
         "derivative_mean": moments.mean[1:],
         "derivative_variance": moments.variance[1:],
         "derivative_slope": moments.slope[1:],
         "rejection": record.rejection,
-        "barrier": jnp.cumsum(record.rejection),
+        "barrier": xp.cumsum(record.rejection),
     }
-    return jnp.sum(increments), standard_error, stats
+    return xp.sum(increments), standard_error, stats
 
 
-def moments_of(path: AbstractPath[Any], betas: Array, features: Any) -> DerivativeMoments:
+def moments_of(path: AbstractPath[Any], betas: Any, features: Any) -> DerivativeMoments:
     """Moments of the path's derivative at every beta of a stored run, whose states all count alike."""
+    xp = namespace(betas, features)
     num_states = jax.tree.leaves(features)[0].shape[1]
-    return jax.vmap(lambda beta, f: derivative_moments(path, beta, f, jnp.zeros(num_states, betas.dtype)))(
-        betas, features
-    )
+    return derivative_moments(path, betas[:, None], features, xp.zeros((betas.size, num_states), betas.dtype))

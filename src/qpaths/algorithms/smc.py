@@ -3,21 +3,19 @@
 from typing import Any
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-import numpy as np
-from jax import Array
 
 from .._checks import is_concrete
-from .._types import PRNGKey, Scalar, ScalarLike
+from .._types import Scalar, ScalarLike
+from ..annealing import Annealing, Population, State, anneal, begin
+from ..arrays import RandomKey, namespace, quiet
 from ..estimators import dominance, genealogy_se
+from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
-from ..results import NumEvaluations, Result, Status
-from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
-from .base import Annealing, Population, State, advance, begin, complete, points_of
-from .checks import check_chunk_size, check_num, check_parts, count, draw_points, example_of, raise_fault
+from ..results import NumEvaluations, Result
+from ..schedules import AbstractSchedule
+from .checks import check_chunk_size, check_num, check_parts, count, raise_fault
 
 
 class SMC(eqx.Module):
@@ -64,56 +62,33 @@ class SMC(eqx.Module):
                     f"`threshold` must be 1 for a waste-free run, got {self.threshold}: it always resamples."
                 )
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Anneal a population of `num_particles` from the base to the target."""
-        annealing, state = self.begin(path, key=key)
-        if annealing.betas is not None:
-            state, stats, _ = complete(annealing, state)
-            return self.finish(annealing, state, stats)
-        if not is_concrete(state):
-            raise ValueError(
-                "an adaptive schedule cannot run under `jax.jit` or `jax.vmap`, because its length is not known: "
-                "run it once outside and take `FixedSchedule(result.betas)`."
-            )
-        rows: list[dict[str, Array]] = []
-        while self.unfinished(state, rows):
-            state, row = advance(annealing, state)
-            rows.append(row)
-        return self.finish(annealing, state, stack(rows))
+        annealing, *start = self.begin(path, key=key)
+        return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population
 
     @property
     def population(self) -> Population:
         return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit)
 
-    def begin(self, path: AbstractPath[Any], *, key: PRNGKey) -> tuple[Annealing, State]:
+    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
-        example = example_of(path, key)
-        _, start_key, run_key = jax.random.split(key, 3)  # as AIS, so that SMC that never resamples is AIS
-        betas = self.schedule.betas if isinstance(self.schedule, AbstractFixedSchedule) else None
-        target_ess = jnp.asarray(self.schedule.target_ess) if isinstance(self.schedule, AdaptiveSchedule) else None
-        annealing = Annealing(path, self.kernel, self.population, betas, target_ess, None, example, run_key)
-        state = begin(annealing, draw_points(path, start_key, self.num_particles))
-        raise_fault(annealing, state.fault, 0.0)
+        _, start, run = stream_for(key, path, self).split(3)  # as AIS, so that SMC that never resamples is AIS
+        annealing, state = begin(
+            path, self.schedule, self.kernel, self.population, stream=run, draw=(start, self.num_particles)
+        )
+        raise_fault(annealing.evaluator, state.fault, [0.0])
         return annealing, state
 
-    def unfinished(self, state: State, rows: list[Any]) -> bool:
-        """Whether there are steps left; a fault ends the run."""
-        going = float(state.beta) < 1 and int(state.fault.status) == Status.OK
-        if going and isinstance(self.schedule, AdaptiveSchedule) and len(rows) >= self.schedule.max_num:
-            raise RuntimeError(
-                f"the adaptive schedule has not reached beta = 1 in {len(rows)} steps, it is at {float(state.beta)}: "
-                f"take more particles, a lower `target_ess`, or raise `max_num`."
-            )
-        return going
-
-    def finish(self, annealing: Annealing, state: State, stats: dict[str, Array]) -> Result:
+    def finish(self, annealing: Annealing, state: State, stats: dict[str, Any]) -> Result:
         """The result of a run that has reached its last beta, or a fault."""
-        betas = jnp.concatenate([jnp.zeros(1, state.beta.dtype), stats["beta"]])
-        raise_fault(annealing, state.fault, betas[state.fault.stage])
+        xp = namespace(stats["beta"], state.beta)
+        betas = xp.concatenate([xp.zeros(1, state.beta.dtype), stats["beta"]])
+        raise_fault(annealing.evaluator, state.fault, betas)
         return Result(
             log_evidence=state.log_evidence,
             log_evidence_se=_standard_error(annealing.population, state),
-            samples=points_of(annealing, state),
+            samples=annealing.evaluator.layout.points(state.particles.position),
             log_weights=state.log_offset + state.log_weights,
             betas=betas,
             stats=stats,
@@ -128,15 +103,11 @@ class SMC(eqx.Module):
         return count(self.kernel, self.num_particles, num_steps, num_fits=num_fits, chain_length=self.chain_length)
 
 
-@jax.jit
+@quiet()
 def _standard_error(population: Population, state: State) -> Scalar:
     """From the families, and from the lag where that says more; a collapse of the weights comes on top of either."""
+    xp = namespace(state.log_weights)
     stage_variance = state.stage_variance + population.variance_of_mean(state)
     families = genealogy_se(state.log_weights, state.ancestors, state.resampling_variance, stage_variance)
-    collapse = jnp.sqrt(state.dominance + dominance(state.log_weights))
-    return jnp.hypot(jnp.maximum(families, state.lag.standard_error(stage_variance)), collapse)
-
-
-def stack(rows: list[Any]) -> Any:
-    """Numbers of single stages as arrays over the stages; by NumPy, which compiles nothing for a new number."""
-    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *rows)
+    collapse = xp.sqrt(state.dominance + dominance(state.log_weights))
+    return xp.hypot(xp.maximum(families, state.lag.standard_error(stage_variance)), collapse)

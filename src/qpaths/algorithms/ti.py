@@ -1,24 +1,23 @@
 """Thermodynamic integration over the states of another sampler."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jax import Array
-from jax.flatten_util import ravel_pytree
+import numpy as np
 
 from .._checks import is_concrete
 from .._numerics import log_mean_exp
-from .._types import Point, PRNGKey
-from ..estimators import DerivativeMoments, check_rule, derivative_moments, few_replicas, thermodynamic_integration
-from ..kernels.base import FlatPath
+from .._types import AnyArray
+from ..annealing import Fault, anneal
+from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
+from ..estimators import DerivativeMoments, check_rule, few_replicas, moments_from, thermodynamic_integration
+from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..paths import AbstractPath
 from ..results import NumEvaluations, Result, Status
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from .ais import AIS
-from .base import Fault, complete
-from .checks import check_num, example_of, raise_fault_on
+from .checks import check_num, raise_fault
 from .pt import ParallelTempering, moments_of, temper
 from .smc import SMC
 
@@ -43,42 +42,40 @@ class ThermodynamicIntegration(eqx.Module):
         if not isinstance(self.sampler, SMC | AIS | ParallelTempering):
             raise ValueError(f"`sampler` must be an SMC, AIS or ParallelTempering, got {type(self.sampler).__name__}.")
 
-    def run(self, path: AbstractPath[Any], *, key: PRNGKey) -> Result:
+    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Run the sampler `num_replicates` times and integrate; the samples are those of all runs."""
-        example = example_of(path, key)
-        freeze_key, run_key = jax.random.split(key)
-        sampler, spent = _frozen(self.sampler, path, freeze_key)
-        keys = jax.random.split(run_key, self.num_replicates)
-        runs, faults, starts = _run_replicates(sampler, path, example, keys)
-        _raise_first(FlatPath(path, ravel_pytree(example)[1]), faults, runs.betas)
+        freeze, run = stream_for(key, path, self).split(2)
+        sampler, spent = _frozen(self.sampler, path, freeze)
+        runs, faults, starts = _run_replicates(sampler, path, run, self.num_replicates)
+        _raise_first(evaluator_of(path, run, with_slopes=False), faults, runs.betas)
         _raise_infinite(path, starts.mean)
 
-        integrals = jax.vmap(self._integrate)(runs, starts)
+        xp = namespace(runs.log_weights)
+        means, slopes = (
+            xp.concatenate([start[:, None], runs.stats[name]], axis=1)
+            for start, name in ((starts.mean, "derivative_mean"), (starts.slope, "derivative_slope"))
+        )
+        rows = zip(runs.betas, means, slopes, strict=True)
+        integrals = xp.stack([xp.cumsum(thermodynamic_integration(*row, rule=self.rule)) for row in rows])
         totals = integrals[:, -1]
-        log_evidence = jnp.mean(totals)
+        log_evidence = xp.mean(totals)
         log_weights = runs.log_weights.reshape(-1)
-        status = jnp.max(jnp.where(jnp.isinf(starts.mean), int(Status.INFINITE_INTEGRAND), faults.status))
+        status = xp.max(xp.where(xp.isinf(starts.mean), int(Status.INFINITE_INTEGRAND), faults.status))
         stats = {**runs.stats, "log_evidence": integrals, "ess": self.num_replicates * runs.stats["ess"]}
         return Result(
             log_evidence=log_evidence,
-            log_evidence_se=few_replicas(len(totals)) * jnp.std(totals, ddof=1) / jnp.sqrt(float(len(totals))),
+            log_evidence_se=few_replicas(len(totals)) * xp.std(totals, ddof=1) / len(totals) ** 0.5,
             samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), runs.samples),
             log_weights=log_weights - log_mean_exp(log_weights) + log_evidence,
-            betas=jnp.mean(runs.betas, axis=0),
-            stats=jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), stats),
+            betas=xp.mean(runs.betas, axis=0),
+            stats=jax.tree.map(lambda leaf: xp.mean(leaf, axis=0), stats),
             status=status,
             num_evaluations=spent + NumEvaluations(*(self.num_replicates * n for n in runs.num_evaluations)),
             algorithm="Thermodynamic integration",
         )
 
-    def _integrate(self, run: Result, start: DerivativeMoments) -> Array:
-        """The integral from 0 to each later beta."""
-        means = jnp.concatenate([start.mean[None], run.stats["derivative_mean"]])
-        slopes = jnp.concatenate([start.slope[None], run.stats["derivative_slope"]])
-        return jnp.cumsum(thermodynamic_integration(run.betas, means, slopes, rule=self.rule))
 
-
-def _frozen(sampler: Any, path: AbstractPath[Any], key: PRNGKey) -> tuple[Any, NumEvaluations]:
+def _frozen(sampler: Any, path: AbstractPath[Any], key: RandomKey) -> tuple[Any, NumEvaluations]:
     """The sampler with a fixed schedule, and what it cost to find it: replicates then share their betas."""
     if not (isinstance(sampler, SMC) and isinstance(sampler.schedule, AdaptiveSchedule)):
         return sampler, NumEvaluations(0, 0, 0, 0)
@@ -87,41 +84,59 @@ def _frozen(sampler: Any, path: AbstractPath[Any], key: PRNGKey) -> tuple[Any, N
     return frozen, pilot.num_evaluations
 
 
-@jax.jit
-def _run_replicates(
-    sampler: Any, path: AbstractPath[Any], example: Point, keys: Array
-) -> tuple[Result, Fault, DerivativeMoments]:
+class _Replicates(NamedTuple):
+    """Runs with keys of their own; the first axis of every array is the run."""
+
+    runs: Result
+    faults: Fault
+    starts: DerivativeMoments
+    """Moments of the derivative at beta = 0, from exact draws."""
+
+
+def _run_replicates(sampler: Any, path: AbstractPath[Any], stream: Any, num: int) -> _Replicates:
+    if isinstance(stream, HostStream):
+        return stack([_run_from_base(sampler, path, one) for one in stream.split(num)])
+    if is_traced(sampler, path, stream):
+        return _traced_replicates(sampler, path, stream, num)
+    return _compiled_replicates(sampler, path, stream, num)
+
+
+def _traced_replicates(sampler: Any, path: AbstractPath[Any], stream: Any, num: int) -> _Replicates:
+    keys = jax.random.split(stream.key, num)
     # Parallel tempering has replicas of its own to fill the machine; one run after the other saves memory.
     each = jax.lax.map if isinstance(sampler, ParallelTempering) else lambda run, keys: jax.vmap(run)(keys)
-    return each(lambda key: _run_from_base(sampler, path, example, key), keys)
+    return each(lambda key: _run_from_base(sampler, path, type(stream)(key)), keys)
 
 
-def _run_from_base(
-    sampler: Any, path: AbstractPath[Any], example: Point, key: PRNGKey
-) -> tuple[Result, Fault, DerivativeMoments]:
+_compiled_replicates = jax.jit(_traced_replicates, static_argnums=3)
+
+
+@quiet()
+def _run_from_base(sampler: Any, path: AbstractPath[Any], stream: Any) -> _Replicates:
     """One run, what went wrong in it, and the moments of the derivative at beta = 0 from exact draws."""
     if isinstance(sampler, ParallelTempering):
-        tempering = temper(sampler, path, example, key)
-        result = sampler.finish(path, example, tempering)
-        start = moments_of(path, result.betas[:1], jax.tree.map(lambda leaf: leaf[:1], result.features))
-        return result, tempering.fault, jax.tree.map(lambda leaf: leaf[0], start)
-    annealing, state = sampler.begin(path, key=key)
-    start = derivative_moments(path, state.beta, state.particles.features, state.log_weights)
-    state, stats, _ = complete(annealing, state)
-    return sampler.finish(annealing, state, stats), state.fault, start
+        evaluator, stream = sampler.begin(path, key=stream)
+        tempering = temper(sampler, evaluator, stream)
+        result = sampler.finish(evaluator, tempering)
+        start = moments_of(evaluator.path, result.betas[:1], jax.tree.map(lambda leaf: leaf[:1], result.features))
+        return _Replicates(result, tempering.fault, jax.tree.map(lambda leaf: leaf[0], start))
+    annealing, state = sampler.begin(path, key=stream)
+    first, second = annealing.evaluator.derivatives(state.beta, state.particles.features)
+    start = moments_from(first, second, state.log_weights)
+    state, stats = anneal(annealing, state)
+    return _Replicates(sampler.finish(annealing, state, stats), state.fault, start)
 
 
-def _raise_first(flat: FlatPath, faults: Fault, betas: Array) -> None:
+def _raise_first(evaluator: AbstractEvaluator, faults: Fault, betas: AnyArray) -> None:
     """Raise the first concrete fault among those of all replicates."""
     if is_concrete(faults):
-        worst = jnp.argmax(faults.status != Status.OK)
-        fault = jax.tree.map(lambda leaf: leaf[worst], faults)
-        raise_fault_on(flat, fault, betas[worst, fault.stage])
+        worst = int(np.argmax(np.asarray(faults.status) != Status.OK))
+        raise_fault(evaluator, jax.tree.map(lambda leaf: leaf[worst], faults), betas[worst])
 
 
-def _raise_infinite(path: AbstractPath[Any], means: Array) -> None:
+def _raise_infinite(path: AbstractPath[Any], means: AnyArray) -> None:
     """Raise where the target has no mass at a draw from the base and the integrand at beta = 0 is then infinite."""
-    if is_concrete(means) and jnp.isinf(means).any():
+    if is_concrete(means) and np.isinf(np.asarray(means)).any():
         raise FloatingPointError(
             f"the derivative of {type(path).__name__} is infinite at a draw from the base: the target is -inf on part "
             f"of the base, and the integral does not see that mass vanish at beta = 0. Take a path with q < 1 "

@@ -108,6 +108,6 @@ class ThermodynamicObjective(eqx.Module):
             # Differentiated with fixed samples, the softmax gives the covariance term: d softmax = w (d log pi - mean).
             return jax.nn.softmax(log_density - log_proposal) @ derivative
 
-        betas = self.schedule.betas.astype(log_proposal.dtype)  # type: ignore[attr-defined]
+        betas = jnp.asarray(self.schedule.betas, log_proposal.dtype)  # type: ignore[attr-defined]
         ends = betas[:-1] if self.rule == "left" else betas[1:]
         return jnp.diff(betas) @ jax.vmap(mean_derivative)(ends)

@@ -73,7 +73,6 @@ class _Plan(NamedTuple):
 @functools.cache
 def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pilot: int) -> _Plan:
     """Plain parts are those of Table 1: prior, geometric path, linear schedule, random walk."""
-    jax.clear_caches()  # a variant has programs of its own, and those of all of them do not fit into memory
     tuned = _VARIANTS[variant]
     base, target, *_ = _problem(problem)
     keys = jax.random.split(jax.random.key(0), 4)
@@ -241,7 +240,7 @@ EXPERIMENT = Experiment(
         "moves": 5,
         "num_pilot": 1000,
     },
-    smoke={"problems": ["toy"], "variants": ["none", "schedule alone"], "budget": 5000, "num_pilot": 50},
+    smoke={"problems": ["toy"], "variants": ["none", "schedule alone", "all"], "budget": 5000, "num_pilot": 50},
     runs=_runs,
     run_one=_run_one,
     check=_check,

@@ -81,8 +81,16 @@ def _by_tuning(settings: Settings, seed: int) -> Plan:
 @functools.cache
 def _ess_delta(dataset: str, schedule: AbstractSchedule, num_particles: int, seed: int) -> float:
     path = q_path(*_problem(dataset), 0.0)
-    key = _choice_key(seed)
-    return float(choose_q(path, key=key, method="ess", schedule=schedule, num_particles=num_particles).delta)
+    # With a kernel that needs no gradients, so that the draws are weighed by the program that moves them.
+    found = choose_q(
+        path,
+        key=_choice_key(seed),
+        method="ess",
+        schedule=schedule,
+        kernel=RandomWalk(),
+        num_particles=num_particles,
+    )
+    return float(found.delta)
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-_PACKAGES = "jax", "jaxlib", "numpy", "scipy", "equinox", "blackjax"
+_PACKAGES = "jax", "jaxlib", "numpy", "scipy", "equinox"
 
 
 def describe() -> dict[str, Any]:

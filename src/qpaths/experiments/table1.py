@@ -323,14 +323,7 @@ EXPERIMENT = Experiment(
         "num_distributions": 10,
         "tuning_budget": 1_000_000,
     },
-    # Without the tuned column, whose pilots take half a minute to compile.
-    smoke={
-        "datasets": ["pima"],
-        "moves": [1],
-        "columns": ["geometric", "ess", "grid"],
-        "num_deltas": 2,
-        "num_particles": 200,
-    },
+    smoke={"datasets": ["pima"], "moves": [1], "num_deltas": 2, "num_particles": 200, "tuning_budget": 200_000},
     runs=_runs,
     run_one=_run_one,
     check=_check,

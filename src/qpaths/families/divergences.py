@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import log_power_mean_pair, promote
+from .._numerics import log_power_mean_pair, promote_jax
 from .._types import FloatArray, Scalar, ScalarLike
 from ..deformed import log_q_of_exp
 from ..densities import DensityLike
@@ -26,7 +26,7 @@ def alpha_divergence(log_p: FloatArray, log_r: FloatArray, alpha: ScalarLike, no
     KL[r : p] at alpha = 1 (q = 1); both are taken without cancellation. (The second line of the paper's appendix C
     writes q (q-1) in the last denominator, which flips the sign of that term.)
     """
-    log_p, log_r, alpha = promote(log_p, log_r, alpha)
+    log_p, log_r, alpha = promote_jax(log_p, log_r, alpha)
     # D_alpha[p : r] = D_-alpha[r : p], and of the two ways of writing it one has q <= 1/2.
     swap = alpha > 0
     values = _alpha_integrand(jnp.where(swap, log_r, log_p), jnp.where(swap, log_p, log_r), (1 - jnp.abs(alpha)) / 2)

@@ -5,7 +5,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optimistix as optx
 
 
 def solve_root(residual: Callable[[Any, Any], Any], start: Any, arguments: Any) -> Any:
@@ -13,6 +12,8 @@ def solve_root(residual: Callable[[Any, Any], Any], start: Any, arguments: Any) 
 
     Differentiable in the arguments by the implicit function theorem.
     """
+    import optimistix as optx  # 0.2 s that only these families need
+
     eps = float(jnp.finfo(jnp.result_type(*jax.tree.leaves(start))).eps)
     solver: Any = optx.Newton(rtol=8 * eps, atol=8 * eps)
     root = optx.root_find(residual, solver, start, args=arguments, max_steps=64, throw=False).value
@@ -35,6 +36,8 @@ def solve_dual(log_partition: Callable[[Any], Any], moments: Any, start: Any) ->
     def objective(theta: Any, eta: Any) -> Any:
         products = jax.tree.map(lambda t, e: jnp.sum(t * e), theta, eta)
         return log_partition(theta) - sum(jax.tree.leaves(products))
+
+    import optimistix as optx
 
     near = optx.minimise(
         objective, optx.BFGS(rtol=1e-4, atol=1e-4), start, args=jax.lax.stop_gradient(moments), throw=False

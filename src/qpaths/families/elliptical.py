@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array
 
-from .._numerics import log_gamma_ratio, promote
+from .._numerics import log_gamma_ratio, promote_jax
 from .._types import Scalar, ScalarLike
 from ..deformed import log_exp_delta, log_q_of_exp
 
@@ -22,7 +22,7 @@ def log_normalizer(delta: ScalarLike, dimension: int) -> Scalar:
     q > 1: Gamma(nu/2 + d/2) / [Gamma(nu/2) (pi nu)^(d/2)] (the Z of the paper's eq. student is this, not its inverse).
     q < 1: the same with nu replaced by m / delta and the gammas by Gamma(1/delta + 1 + d/2) / Gamma(1/delta + 1).
     """
-    (delta,) = promote(delta)
+    (delta,) = promote_jax(delta)
     half = dimension / 2
     gaussian = jnp.abs(delta) < jnp.finfo(delta.dtype).eps
     safe = jnp.where(gaussian, 1, delta)

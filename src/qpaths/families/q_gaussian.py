@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._numerics import promote
+from .._numerics import promote_jax
 from .._types import PRNGKey, Scalar, ScalarLike
 from ..deformed import log_q_of_exp
 from . import elliptical
@@ -38,7 +38,7 @@ class AbstractQGaussian(AbstractQExponentialFamily):
 
     @property
     def natural(self) -> Parameters:
-        loc, scale = promote(self.loc, self.scale)
+        loc, scale = promote_jax(self.loc, self.scale)
         linear, quadratic = elliptical.natural(self.delta, loc[None], scale[None, None])
         return linear[0], quadratic[0, 0]
 

@@ -1,7 +1,6 @@
 """Markov kernels that leave the density at one beta invariant and carry the path's cached features."""
 
 from .base import AbstractKernel as AbstractKernel
-from .base import Particle as Particle
 from .blackjax import BlackJAXKernel as BlackJAXKernel
 from .frozen import FrozenKernel as FrozenKernel
 from .gradient import HMC as HMC

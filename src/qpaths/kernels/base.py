@@ -1,72 +1,32 @@
-"""What a kernel is, the state it moves, and how particles tell it the shape of the target."""
+"""What a kernel is, and how particles tell it the shape of the target."""
 
 import abc
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Bool, Float
 
+from .._modules import Module
 from .._numerics import log_ess
-from .._types import FloatArray, PRNGKey, Scalar, ScalarLike
-from ..paths import AbstractPath
+from .._types import AnyArray, RealLike, Rows, Scalar, Vector
+from ..arrays import namespace, quiet, scan, softmax
+from ..evaluation import AbstractEvaluator, Particles
 
 Params = TypeVar("Params")
 
 
-class Particle(NamedTuple):
-    """A point with all that was ever computed about it, so that nothing is computed twice."""
-
-    position: Array
-    """The point as a flat vector."""
-    features: Any
-    """What the path needs for the density at every beta."""
-    slopes: Any
-    """What the path needs for the gradient at every beta; None for kernels that follow no gradient."""
-
-
-class FlatPath(eqx.Module):
-    """A path over flat vectors: kernels see vectors, users see their own pytrees."""
-
-    path: AbstractPath[Any]
-    unravel: Any = eqx.field(static=True)
-
-    def particle(self, position: Array, *, with_slopes: bool) -> Particle:
-        """Evaluate the user's densities at a position, each once."""
-        x = self.unravel(position)
-        if not with_slopes:
-            return Particle(position, self.path.features(x), None)
-        features, slopes = self.path.linearize(x)
-        return Particle(position, features, slopes)
-
-    def waypoint(self, position: Array) -> Particle:
-        """A particle on a trajectory: good for its score, and to be `completed` where the trajectory ends."""
-        return Particle(position, *self.path.waypoint(self.unravel(position)))
-
-    def completed(self, particle: Particle) -> Particle:
-        features = self.path.completed(self.unravel(particle.position), particle.features)
-        return particle._replace(features=features)
-
-    def log_density(self, beta: ScalarLike, particle: Particle) -> Scalar:
-        return self.path.log_density_from(beta, particle.features)
-
-    def score(self, beta: ScalarLike, particle: Particle) -> Float[Array, " d"]:
-        score = self.path.score(beta, particle.features, particle.slopes)
-        return ravel_pytree(score)[0]
-
-
 class Info(NamedTuple):
-    """What a transition reports besides the new state."""
+    """What a transition reports besides the new state; one entry for each particle."""
 
-    acceptance: FloatArray
+    acceptance: Vector
     """Probability with which the proposal was accepted."""
-    invalid: Bool[Array, "..."]
+    accepted: Bool[AnyArray, " n"]
+    """Whether it was."""
+    invalid: Bool[AnyArray, " n"]
     """Whether the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
-    proposal: Array
+    proposal: Rows
     """The position of the first such proposal."""
 
 
@@ -77,8 +37,12 @@ class Evaluations(NamedTuple):
     gradients: int
 
 
-class AbstractKernel(eqx.Module, Generic[Params]):
-    """A Markov kernel for one particle, applied `num_steps` times at each beta.
+class AbstractKernel(Module, Generic[Params]):
+    """A Markov kernel, applied `num_steps` times to every particle at each beta.
+
+    Kernels work on arrays with a leading particle axis, NumPy's on the host and JAX's in a compiled program:
+    `namespace(position)` is the library to compute with. Particles fall into groups of equal size, one after the other,
+    and every array of the parameters has a leading axis of groups (a single one, as a rule).
 
     `fit` looks at a population near the current beta and returns the numbers that the kernel works with (a covariance,
     a step size); `transition` uses them and nothing else, so a kernel with frozen parameters is exactly invariant.
@@ -98,6 +62,11 @@ class AbstractKernel(eqx.Module, Generic[Params]):
         """Whether `fit` looks at the particles at all."""
 
     @property
+    def adapts(self) -> bool:
+        """Whether `moved` changes the parameters: `fit` is then called once, and returns them for all groups."""
+        return False
+
+    @property
     @abc.abstractmethod
     def evaluations(self) -> Evaluations:
         """Evaluations of each endpoint in one transition."""
@@ -109,154 +78,193 @@ class AbstractKernel(eqx.Module, Generic[Params]):
     @abc.abstractmethod
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
         previous: Params | None,
     ) -> Params:
-        """Parameters for `beta` from a weighted population; `previous` are those of the beta before."""
+        """Parameters of one group for `beta` from a weighted population; `previous` are those of the beta before."""
 
     @abc.abstractmethod
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Any:
-        """The random numbers of `num` transitions of a particle, stacked; drawn at once, which is much cheaper."""
+    def template(self, dimension: int, dtype: Any) -> Params:
+        """Parameters of one group in `dimension` coordinates, of the structure that `fit` returns; without values."""
+
+    @abc.abstractmethod
+    def randomness(self, rows: Any, position: Rows, num: int) -> Any:
+        """The random numbers of `num` transitions of every particle, with these axes in front."""
 
     @abc.abstractmethod
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Params
-    ) -> tuple[Particle, Info]:
-        """One transition of one particle that leaves the density at `beta` invariant."""
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Params
+    ) -> tuple[Particles, Info]:
+        """One transition of every particle that leaves the density at `beta` invariant.
+
+        `beta` is one number, or one for each particle; `randomness` is one entry of what the method of that name
+        returned, and `params` have a leading axis of groups.
+        """
 
     def step_size_of(self, params: Params) -> Scalar:
-        """The step size to report, NaN for a kernel without one."""
-        return jnp.array(jnp.nan)
+        """The step size to report, its mean over the groups; NaN for a kernel without one."""
+        leaves = jax.tree.leaves(params)
+        return namespace(leaves).asarray(float("nan"))
 
     def reversed(self) -> "AbstractKernel[Params]":
         """The kernel for `Reversed(path)`, whose beta is one minus the path's."""
         return self
 
+    def moved(self, params: Params, info: Info) -> Params:
+        """The parameters after a move; other ones only for a kernel that adapts on the way, which is not exact."""
+        return params
+
     def move(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Params
-    ) -> tuple[Particle, Info]:
-        """`num_steps` transitions of one particle."""
-        numbers = self.randomness(key, particle.position, self.num_steps)
-        return self._transitions(path, beta, particle, numbers, params)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, rows: Any, params: Params
+    ) -> tuple[Particles, Info]:
+        """`num_steps` transitions of every particle."""
+        numbers = self.randomness(rows, particles.position, self.num_steps)
+        return self._transitions(evaluator, beta, particles, numbers, params)
 
     def trajectory(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, key: PRNGKey, params: Params, num: int
-    ) -> tuple[Particle, Info]:
-        """`num` states of one chain, the given one first, each `num_steps` transitions after the one before."""
-        numbers = self.randomness(key, particle.position, (num - 1) * self.num_steps)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, rows: Any, params: Params, num: int
+    ) -> tuple[Particles, Info]:
+        """`num` states of every chain, the given one first, each `num_steps` transitions after the one before.
+
+        The states of a chain follow each other in the result.
+        """
+        xp = evaluator.xp
+        numbers = self.randomness(rows, particles.position, (num - 1) * self.num_steps)
         numbers = jax.tree.map(lambda leaf: leaf.reshape(num - 1, self.num_steps, *leaf.shape[1:]), numbers)
 
-        def advance(carry: tuple[Particle, Info], numbers: Any) -> tuple[tuple[Particle, Info], Particle]:
-            new, info = self._transitions(path, beta, carry[0], numbers, params)
+        def advance(carry: tuple[Particles, Info], numbers: Any) -> tuple[tuple[Particles, Info], Particles]:
+            new, info = self._transitions(evaluator, beta, carry[0], numbers, params)
             return (new, _merge(carry[1], info)), new
 
-        (_, info), states = jax.lax.scan(advance, (particle, _no_info(particle)), numbers)
-        states = jax.tree.map(lambda first, rest: jnp.concatenate([first[None], rest]), particle, states)
-        return states, info._replace(acceptance=info.acceptance / (num - 1))
+        (_, info), states = scan(xp, advance, (particles, _no_info(particles)), numbers)
+
+        def in_order(first: Any, rest: Any) -> Any:
+            chains = xp.swapaxes(xp.concatenate([first[None], rest]), 0, 1)
+            return chains.reshape(-1, *chains.shape[2:])
+
+        return jax.tree.map(in_order, particles, states), info._replace(acceptance=info.acceptance / (num - 1))
 
     def _transitions(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, numbers: Any, params: Params
-    ) -> tuple[Particle, Info]:
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, numbers: Any, params: Params
+    ) -> tuple[Particles, Info]:
         if self.num_steps == 1:
-            return self.transition(path, beta, particle, jax.tree.map(lambda leaf: leaf[0], numbers), params)
+            numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
+            return self.transition(evaluator, beta, particles, numbers, params)
 
-        def advance(carry: tuple[Particle, Info], numbers: Any) -> tuple[tuple[Particle, Info], None]:
-            new, info = self.transition(path, beta, carry[0], numbers, params)
+        def advance(carry: tuple[Particles, Info], numbers: Any) -> tuple[tuple[Particles, Info], None]:
+            new, info = self.transition(evaluator, beta, carry[0], numbers, params)
             return (new, _merge(carry[1], info)), None
 
-        (particle, info), _ = jax.lax.scan(advance, (particle, _no_info(particle)), numbers)
-        return particle, info._replace(acceptance=info.acceptance / self.num_steps)
+        (particles, info), _ = scan(evaluator.xp, advance, (particles, _no_info(particles)), numbers)
+        return particles, info._replace(acceptance=info.acceptance / self.num_steps)
 
 
-def _no_info(particle: Particle) -> Info:
-    dtype = jnp.result_type(float)
-    return Info(jnp.zeros((), dtype), jnp.zeros((), bool), jnp.zeros_like(particle.position))
+def _no_info(particles: Particles) -> Info:
+    xp = namespace(particles.position)
+    num = particles.position.shape[0]
+    no = xp.zeros(num, bool)
+    return Info(xp.zeros(num, particles.position.dtype), no, no, xp.zeros_like(particles.position))
 
 
 def _merge(total: Info, new: Info) -> Info:
     """Acceptances add up; the first invalid proposal is kept."""
+    xp = namespace(new.proposal)
     return Info(
         total.acceptance + new.acceptance,
+        total.accepted | new.accepted,
         total.invalid | new.invalid,
-        jnp.where(total.invalid, total.proposal, new.proposal),
+        xp.where(total.invalid[:, None], total.proposal, new.proposal),
     )
 
 
+@quiet()
 def accept(
-    uniform: Scalar,
-    path: FlatPath,
-    beta: ScalarLike,
-    old: Particle,
-    new: Particle,
-    log_correction: ScalarLike,
+    uniform: Vector,
+    evaluator: AbstractEvaluator,
+    beta: RealLike,
+    old: Particles,
+    new: Particles,
+    log_correction: Vector,
     *,
-    diverged: Bool[Array, ""] | bool = False,
-) -> tuple[Particle, Info]:
+    diverged: Bool[AnyArray, " n"] | bool = False,
+) -> tuple[Particles, Info]:
     """The Metropolis rule: keep `new` if `uniform` in [0, 1) is below min(1, ratio). A NaN ratio is a rejection.
 
     A NaN or `+inf` density at `new` is invalid, unless the kernel `diverged` on the way there.
     """
-    log_new = path.log_density(beta, new)
-    log_ratio = log_new - path.log_density(beta, old) + log_correction
-    probability = jnp.where(jnp.isnan(log_ratio), 0.0, jnp.exp(jnp.minimum(log_ratio, 0.0)))
+    xp = evaluator.xp
+    log_new = evaluator.log_density(beta, new.features)
+    log_ratio = log_new - evaluator.log_density(beta, old.features) + log_correction
+    probability = xp.where(xp.isnan(log_ratio), 0.0, xp.exp(xp.minimum(log_ratio, 0.0)))
     accepted = uniform < probability
-    invalid = jnp.logical_not((log_new < jnp.inf) | diverged)
-    chosen = jax.tree.map(lambda a, b: jnp.where(accepted, a, b), new, old)
-    dtype = jnp.result_type(float)
-    return chosen, Info(probability.astype(dtype), invalid, new.position)
+    invalid = xp.logical_not((log_new < xp.inf) | diverged)
+    chosen = jax.tree.map(lambda a, b: xp.where(_per_row(accepted, a), a, b), new, old)
+    return chosen, Info(probability.astype(new.position.dtype), accepted, invalid, new.position)
 
 
-def weighted_moments(
-    positions: Float[Array, "n d"], log_weights: Float[Array, " n"]
-) -> tuple[Float[Array, " d"], Float[Array, "d d"]]:
+def _per_row(values: Any, like: Any) -> Any:
+    """One value for each row, with axes for the rest of an array."""
+    return values.reshape(values.shape + (1,) * (like.ndim - 1))
+
+
+@quiet()
+def weighted_moments(positions: Rows, log_weights: Vector) -> tuple[Float[AnyArray, " d"], Float[AnyArray, "d d"]]:
     """Mean and covariance of a weighted population, the covariance shrunk to its diagonal when particles are few.
 
     The share of the diagonal is d / (ESS + d): nothing for the populations of a real run, all that can be known for a
     handful of particles. The result is positive definite even when a coordinate does not vary.
     """
-    weights = jax.nn.softmax(log_weights)
+    xp = namespace(positions)
+    weights = softmax(log_weights)
     mean = weights @ positions
     centred = positions - mean
     covariance = (centred * weights[:, None]).T @ centred
     dimension = positions.shape[1]
-    share = dimension / (jnp.exp(log_ess(log_weights)) + dimension)
-    variance = jnp.diag(covariance)
-    floor = jnp.finfo(positions.dtype).eps * (jnp.max(variance) + jnp.finfo(positions.dtype).tiny)
-    shrunk = (1 - share) * covariance + share * jnp.diag(variance) + floor * jnp.eye(dimension, dtype=positions.dtype)
+    share = dimension / (xp.exp(log_ess(log_weights)) + dimension)
+    variance = xp.diag(covariance)
+    floor = xp.finfo(positions.dtype).eps * (xp.max(variance) + xp.finfo(positions.dtype).tiny)
+    shrunk = (1 - share) * covariance + share * xp.diag(variance) + floor * xp.eye(dimension, dtype=positions.dtype)
     return mean, shrunk
 
 
-def cholesky_or_diagonal(covariance: Float[Array, "d d"]) -> Float[Array, "d d"]:
+def cholesky_or_diagonal(covariance: Float[AnyArray, "d d"]) -> Float[AnyArray, "d d"]:
     """Cholesky factor; where rounding left the matrix indefinite, that of its diagonal."""
-    factor = jnp.linalg.cholesky(covariance)
-    return jnp.where(jnp.isnan(factor).any(), jnp.diag(jnp.sqrt(jnp.diag(covariance))), factor)
+    xp = namespace(covariance)
+    with quiet():
+        diagonal = xp.diag(xp.sqrt(xp.diag(covariance)))
+    try:
+        factor = xp.linalg.cholesky(covariance)
+    except np.linalg.LinAlgError:  # of NumPy; JAX returns NaN
+        return diagonal
+    return xp.where(xp.isnan(factor).any(), diagonal, factor)
 
 
-def flat_uniform(key: PRNGKey, num: int, size: int, dtype: Any) -> Float[Array, "num size"]:
-    """Uniform numbers in [0, 1), `size` for each of `num` transitions.
+def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
+    """`factor @ vector` for every row, with the factor of the row's group.
 
-    Drawn flat, the same numbers under `vmap` in a quarter of the time; and in one call, since each is compiled anew.
+    The matrix stands on the right so that the batch stays the slowest axis: with the batch as the fastest one
+    everything after it, the user's density first of all, runs several times slower on a CPU.
     """
-    return jax.random.uniform(key, (num * size,), dtype).reshape(num, size)
+    if factors.shape[0] == 1:
+        return vectors @ factors[0].T
+    xp = namespace(vectors)
+    grouped = vectors.reshape(factors.shape[0], -1, vectors.shape[1])
+    return (grouped @ xp.swapaxes(factors, 1, 2)).reshape(vectors.shape)
 
 
-def normal_at(uniform: FloatArray) -> FloatArray:
-    """Quantiles of the normal law, finite at 0."""
-    symmetric = jnp.maximum(2 * uniform - 1, np.nextafter(-1.0, 0.0, dtype=uniform.dtype))
-    return np.sqrt(2.0).astype(uniform.dtype) * jax.lax.erf_inv(symmetric)
+def per_particle(values: AnyArray, num: int) -> AnyArray:
+    """Numbers of groups as numbers of particles; a single group broadcasts by itself."""
+    groups = values.shape[0]
+    return values if groups in (1, num) else namespace(values).repeat(values, num // groups, axis=0)
 
 
-def times(vector: Float[Array, " d"], factor: Float[Array, "d d"]) -> Float[Array, " d"]:
-    """`factor @ vector`, written so that under `vmap` the batch stays the slowest axis.
-
-    With the matrix on the left the batch becomes the fastest one, and everything after it, the user's density first of
-    all, runs several times slower on a CPU.
-    """
-    return vector @ factor.T
+def grouped(params: Any) -> Any:
+    """Parameters of one group with the axis of groups in front."""
+    return jax.tree.map(lambda leaf: leaf[None], params)
 
 
 def check_num_steps(num_steps: int) -> None:

@@ -1,27 +1,26 @@
 """Any kernel of BlackJAX as a kernel of this library."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import PRNGKey, ScalarLike
-from .base import (
-    AbstractKernel,
-    Evaluations,
-    FlatPath,
-    Info,
-    Particle,
-    check_num_steps,
-    weighted_moments,
-)
+from .._types import AnyArray, RealLike, Rows, Vector
+from ..arrays import HostRows, namespace
+from ..evaluation import AbstractEvaluator, Layout, Particles
+from ..paths import AbstractPath
+from .base import AbstractKernel, Evaluations, Info, check_num_steps, per_particle, weighted_moments
+
+Matrix = Float[AnyArray, "*g d d"]
 
 
-class BlackJAXKernel(AbstractKernel[Float[Array, "d d"]]):
+class BlackJAXKernel(AbstractKernel[Matrix]):
     """A BlackJAX sampling algorithm, rebuilt at each beta.
 
     `build(log_density, covariance)` returns the algorithm for a log density over flat vectors, given the covariance of
@@ -46,27 +45,55 @@ class BlackJAXKernel(AbstractKernel[Float[Array, "d d"]]):
 
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
-        previous: Float[Array, "d d"] | None,
-    ) -> Float[Array, "d d"]:
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
+        previous: Matrix | None,
+    ) -> Matrix:
         return weighted_moments(particles.position, log_weights)[1]
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Array:
-        return jax.random.split(key, num)
+    def template(self, dimension: int, dtype: Any) -> Matrix:
+        return np.zeros((dimension, dimension), dtype)
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
+        """Data of keys."""
+        if isinstance(rows, HostRows):
+            uniform = rows.draw(position.shape[0], num, 0, 2)[1]
+            return (uniform * 2**32).astype(np.uint32)
+        return jnp.swapaxes(jax.vmap(lambda key: jax.random.key_data(jax.random.split(key, num)))(rows.keys), 0, 1)
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Float[Array, "d d"]
-    ) -> tuple[Particle, Info]:
-        def log_density(position: Array) -> Array:
-            return path.log_density(beta, path.particle(position, with_slopes=False))
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Matrix
+    ) -> tuple[Particles, Info]:
+        xp, num = evaluator.xp, particles.position.shape[0]
+        covariances = xp.broadcast_to(per_particle(params, num), (num, *params.shape[1:]))
+        betas = xp.broadcast_to(xp.asarray(beta), (num,))
+        position = particles.position.astype(evaluator.layout.dtype)
+        step = _step if namespace(position) is jnp else _compiled_step
+        moved, acceptance = step(self.build, evaluator.path, evaluator.layout, betas, position, randomness, covariances)
+        position = xp.asarray(moved, particles.position.dtype)
+        new = evaluator.particles(position, with_slopes=False)
+        invalid = evaluator.log_density(beta, new.features) == xp.inf
+        accepted = (position != particles.position).any(axis=1)
+        return new, Info(xp.asarray(acceptance, position.dtype), accepted, invalid, position)
 
-        algorithm = self.build(log_density, params)
-        state, info = algorithm.step(randomness, algorithm.init(particle.position))
-        moved = path.particle(state.position, with_slopes=False)
-        acceptance = jnp.asarray(getattr(info, "acceptance_rate", jnp.nan), jnp.result_type(float))
-        invalid = path.log_density(beta, moved) == jnp.inf
-        return moved, Info(acceptance, invalid, moved.position)
+
+def _step(
+    build: Any, path: AbstractPath[Any], layout: Layout, betas: Any, positions: Any, data: Any, covariances: Any
+) -> tuple[Array, Array]:
+    def one(beta: Any, position: Any, data: Any, covariance: Any) -> tuple[Array, Array]:
+        def log_density(position: Array) -> Array:
+            return path.log_density_from(beta, path.features(layout.points(position)))
+
+        algorithm = build(log_density, covariance.astype(position.dtype))
+        state, info = algorithm.step(jax.random.wrap_key_data(data), algorithm.init(position))
+        return state.position, jnp.asarray(getattr(info, "acceptance_rate", jnp.nan), position.dtype)
+
+    return jax.vmap(one)(betas, positions, data, covariances)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 2))
+def _compiled_step(*arguments: Any) -> tuple[Array, Array]:
+    return _step(*arguments)

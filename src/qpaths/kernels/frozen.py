@@ -3,11 +3,10 @@
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax import Array
 from jaxtyping import Float
 
-from .._types import ScalarLike
+from .._types import AnyArray, RealLike
+from ..arrays import namespace
 from .base import AbstractKernel, Evaluations
 from .wrapper import KernelWrapper
 
@@ -19,10 +18,10 @@ class FrozenKernel(KernelWrapper):
     evidence, and AIS needs no pilot of its own. `params` are stacked along `betas`, which increase from 0 to 1.
     """
 
-    betas: Float[Array, " num"]
+    betas: Float[AnyArray, " num"]
     params: Any
 
-    def __init__(self, kernel: AbstractKernel[Any], betas: Float[Array, " num"], params: Any):
+    def __init__(self, kernel: AbstractKernel[Any], betas: Float[AnyArray, " num"], params: Any):
         self.kernel = kernel
         self.betas = betas
         self.params = params
@@ -32,22 +31,39 @@ class FrozenKernel(KernelWrapper):
     def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
         return Evaluations(0, 0)
 
-    def fit(self, path: Any, beta: ScalarLike, *unused: Any) -> Any:
+    def fit(self, evaluator: Any, beta: RealLike, *unused: Any) -> Any:
         """The parameters at `beta`; nothing else is looked at."""
         return self.params_at(beta)
 
-    def params_at(self, beta: ScalarLike) -> Any:
-        """The parameters at one beta."""
-        last = jnp.clip(jnp.searchsorted(self.betas, beta, side="right"), 1, self.betas.shape[0] - 1)
-        low, high = self.betas[last - 1], self.betas[last]
-        share = jnp.clip((beta - low) / (high - low), 0.0, 1.0)
-        return jax.tree.map(
-            lambda leaf: ((1 - share) * leaf[last - 1] + share * leaf[last]).astype(leaf.dtype), self.params
-        )
+    def params_at(self, beta: RealLike) -> Any:
+        """The parameters at one beta, or at each of several."""
+        xp = namespace(self.betas, beta, self.params)
+        betas = xp.asarray(self.betas)
+        last = xp.clip(xp.searchsorted(betas, beta, side="right"), 1, betas.shape[0] - 1)
+        low, high = betas[last - 1], betas[last]
+        share = xp.clip((beta - low) / (high - low), 0.0, 1.0)
 
-    def at(self, betas: Float[Array, " num"]) -> "FrozenKernel":
+        def between(leaf: Any) -> Any:
+            leaf = xp.asarray(leaf)
+            part = share.reshape(share.shape + (1,) * (leaf.ndim - 1))
+            return ((1 - part) * leaf[last - 1] + part * leaf[last]).astype(leaf.dtype)
+
+        return jax.tree.map(between, self.params)
+
+    def at(self, betas: Float[AnyArray, " num"]) -> "FrozenKernel":
         """The same kernel, with parameters at other betas."""
-        return FrozenKernel(self.kernel, betas, jax.vmap(self.params_at)(betas))
+        return FrozenKernel(self.kernel, betas, self.params_at(betas))
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """What a file needs to keep of the kernel."""
+        return {"betas": self.betas, "params": jax.tree.leaves(self.params)}
+
+    @staticmethod
+    def from_arrays(kernel: AbstractKernel[Any], arrays: dict[str, Any], dimension: int) -> "FrozenKernel":
+        """The kernel again from what `arrays` returned."""
+        structure = jax.tree.structure(kernel.template(dimension, float))
+        return FrozenKernel(kernel, arrays["betas"], jax.tree.unflatten(structure, arrays["params"]))
 
     def reversed(self) -> "FrozenKernel":
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))

@@ -4,23 +4,22 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 from jaxtyping import Float
 
 from .._checks import is_concrete
-from .._types import PRNGKey, Scalar, ScalarLike
+from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike, Vector
+from ..arrays import namespace, quiet, scan, softmax
+from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
     Evaluations,
-    FlatPath,
     Info,
-    Particle,
     accept,
     check_num_steps,
     cholesky_or_diagonal,
-    flat_uniform,
-    normal_at,
+    grouped,
+    per_particle,
     times,
     weighted_moments,
 )
@@ -39,14 +38,20 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
 class LeapfrogParams(NamedTuple):
     """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates."""
 
-    scale: Float[Array, "d d"] | Float[Array, " d"]
-    step_size: Scalar
+    scale: Float[AnyArray, "*g d d"] | Float[AnyArray, "*g d"]
+    step_size: Float[AnyArray, "*g"]
 
-    def forward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
-        return times(vector, self.scale) if self.scale.ndim == 2 else self.scale * vector
+    def forward(self, vectors: Rows) -> Rows:
+        """From the coordinates of the preconditioner to those of the target."""
+        if self.scale.ndim == 3:
+            return times(vectors, self.scale)
+        return per_particle(self.scale, vectors.shape[0]) * vectors
 
-    def backward(self, vector: Float[Array, " d"]) -> Float[Array, " d"]:
-        return vector @ self.scale if self.scale.ndim == 2 else self.scale * vector
+    def backward(self, vectors: Rows) -> Rows:
+        """The transpose, for gradients."""
+        if self.scale.ndim == 3:
+            return times(vectors, namespace(self.scale).swapaxes(self.scale, 1, 2))
+        return per_particle(self.scale, vectors.shape[0]) * vectors
 
 
 class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
@@ -90,45 +95,50 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return Evaluations(0, num_rounds * num_copies * self.num_leapfrog)
 
     def step_size_of(self, params: LeapfrogParams) -> Scalar:
-        return params.step_size
+        return namespace(params.step_size).mean(params.step_size)
+
+    def template(self, dimension: int, dtype: Any) -> LeapfrogParams:
+        shape = (dimension, dimension) if self.preconditioner == "dense" else (dimension,)
+        return LeapfrogParams(np.zeros(shape, dtype), np.zeros((), dtype))
 
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
         previous: LeapfrogParams | None,
     ) -> LeapfrogParams:
+        xp, dtype = evaluator.xp, particles.position.dtype
         scale = self._scale(particles.position, log_weights)
-        dtype = particles.position.dtype
         if self.step_size is not None:
-            return LeapfrogParams(scale, jnp.asarray(self.step_size, dtype))
+            return LeapfrogParams(scale, xp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
-        start = jnp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
+        start = xp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
         effort = _effort(log_weights.size, previous is not None)
-        step_size = self._tune(path, beta, particles, log_weights, key, scale, start, effort)
+        step_size = self._tune(evaluator, beta, particles, log_weights, stream, scale, start, effort)
         if self.preconditioner == "dense":
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
             # particle was, and particles that stay put while their own covariance steers them bias the evidence.
-            step_size = jnp.minimum(step_size, 0.5 * jnp.pi / self.num_leapfrog)
-        return LeapfrogParams(scale, step_size)
+            step_size = xp.minimum(step_size, 0.5 * np.pi / self.num_leapfrog)
+        return LeapfrogParams(scale, step_size.astype(dtype))
 
-    def _scale(self, positions: Float[Array, "n d"], log_weights: Float[Array, " n"]) -> Array:
+    def _scale(self, positions: Rows, log_weights: Vector) -> AnyArray:
+        xp = namespace(positions)
         if self.preconditioner == "none":
-            return jnp.ones(positions.shape[1], positions.dtype)
+            return xp.ones(positions.shape[1], positions.dtype)
         covariance = weighted_moments(positions, log_weights)[1]
-        return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else jnp.sqrt(jnp.diag(covariance))
+        return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else xp.sqrt(xp.diag(covariance))
 
     def _tune(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
-        scale: Array,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
+        scale: AnyArray,
         start: Scalar,
         effort: tuple[int, int],
     ) -> Scalar:
@@ -137,67 +147,77 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic
         approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
+        xp = evaluator.xp
         num_rounds, num = effort
-        keys = jax.random.split(key, 1 + num_rounds)
         # At random rather than the first ones: after resampling neighbours are copies of each other.
-        cumulative = jnp.cumsum(jax.nn.softmax(log_weights))
-        uniform = jax.random.uniform(keys[0], (num,), cumulative.dtype)
-        chosen = jnp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+        cumulative = xp.cumsum(softmax(log_weights))
+        uniform = stream.fold(num_rounds).uniform((num,), cumulative.dtype)
+        chosen = xp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+        chosen = xp.minimum(chosen, log_weights.size - 1)  # where no particle has weight the sum is NaN
         copies = jax.tree.map(lambda leaf: leaf[chosen], particles)
 
-        def one_round(carry: tuple[Particle, Scalar], inputs: tuple[Array, Array]) -> Any:
+        def one_round(carry: tuple[Particles, Scalar], inputs: tuple[Any, Any]) -> Any:
             copies, log_step = carry
-            key, gain = inputs
-            params = LeapfrogParams(scale, jnp.exp(log_step))
-            moved, info = jax.vmap(lambda p, n: self.transition(path, beta, p, n, params))(
-                copies, self.randomness(key, copies.position[0], num)
-            )
-            error = jnp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
+            number, gain = inputs
+            params = grouped(LeapfrogParams(scale, xp.exp(log_step)))
+            numbers = self.randomness(stream.fold(number).rows(num), copies.position, 1)
+            numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
+            moved, info = self.transition(evaluator, beta, copies, numbers, params)
+            error = xp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
             # From -1 to 1: a step that is far too long must not throw the search further than one far too short.
-            error = error / jnp.where(error > 0, 1 - self.target_acceptance, self.target_acceptance)
-            log_step = log_step + gain * error
+            error = error / xp.where(error > 0, 1 - self.target_acceptance, self.target_acceptance)
+            log_step = (log_step + gain * error).astype(log_step.dtype)
             return (moved, log_step), log_step
 
-        gains = 1.0 / jnp.arange(1, num_rounds + 1, dtype=start.dtype) ** 0.5
-        _, log_steps = jax.lax.scan(one_round, (copies, jnp.log(start)), (keys[1:], gains))
-        return jnp.exp(jnp.mean(log_steps[num_rounds // 2 :]))
+        gains = (1.0 / np.arange(1, num_rounds + 1) ** 0.5).astype(start.dtype)
+        inputs = xp.arange(num_rounds), xp.asarray(gains)
+        _, log_steps = scan(xp, one_round, (copies, xp.log(start)), inputs)
+        return xp.exp(xp.mean(log_steps[num_rounds // 2 :]))
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array, Array]:
-        uniform = flat_uniform(key, num, position.size + 2, position.dtype)
+    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        normal, uniform = rows.draw(position.shape[0], num, position.shape[1], 2, dtype=position.dtype)
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
-        return normal_at(uniform[:, 2:]), 1 + self.jitter * (2 * uniform[:, 1] - 1), uniform[:, 0]
+        return normal, 1 + self.jitter * (2 * uniform[..., 1] - 1), uniform[..., 0]
 
+    @quiet()
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: LeapfrogParams
-    ) -> tuple[Particle, Info]:
+        self,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        randomness: Any,
+        params: LeapfrogParams,
+    ) -> tuple[Particles, Info]:
+        xp = evaluator.xp
         start, factor, uniform = randomness
-        step = params.step_size * factor
+        step = (per_particle(params.step_size, uniform.shape[0]) * factor)[:, None]
 
-        def kick(momentum: Array, particle: Particle, share: float) -> Array:
-            return momentum + share * step * params.backward(path.score(beta, particle))
+        def kick(momentum: Any, particles: Particles, share: float) -> Any:
+            return momentum + share * step * params.backward(evaluator.score(beta, particles))
 
-        def leapfrog(carry: tuple[Particle, Array, Array], _: None) -> tuple[tuple[Particle, Array, Array], None]:
-            particle, momentum, going = carry
-            ahead = particle.position + step * params.forward(momentum)
-            particle = path.waypoint(jnp.where(going, ahead, particle.position))
+        def leapfrog(carry: tuple[Particles, Any, Any], _: None) -> tuple[tuple[Particles, Any, Any], None]:
+            particles, momentum, going = carry
+            ahead = particles.position + step * params.forward(momentum)
+            particles = evaluator.waypoints(xp.where(going, ahead, particles.position))
             # The half kicks at the end of one step and at the start of the next are one; the last is taken back.
-            kicked = kick(momentum, particle, 1.0)
+            kicked = kick(momentum, particles, 1.0)
             # A trajectory without a finite score stays there, so that its end shows whether the density was to blame.
-            going = going & jnp.isfinite(kicked).all()
-            return (particle, jnp.where(going, kicked, momentum), going), None
+            going = going & xp.isfinite(kicked).all(axis=1, keepdims=True)
+            return (particles, xp.where(going, kicked, momentum), going), None
 
-        kicked = kick(start, particle, 0.5)
-        begun = particle, kicked, jnp.isfinite(kicked).all()
+        kicked = kick(start, particles, 0.5)
+        begun = particles, kicked, xp.isfinite(kicked).all(axis=1, keepdims=True)
         # On a GPU a round of a loop costs 12 us, and unrolled, the values of the path are computed only where they are
         # used; on a CPU it would only take longer to compile.
         unroll = 1 if jax.default_backend() == "cpu" else min(self.num_leapfrog, _MOST_UNROLLED)
-        (proposal, momentum, _), _ = jax.lax.scan(leapfrog, begun, None, length=self.num_leapfrog, unroll=unroll)
-        gained = 0.5 * (jnp.sum(momentum**2) - jnp.sum(start**2))
+        (proposal, momentum, _), _ = scan(xp, leapfrog, begun, length=self.num_leapfrog, unroll=unroll)
+        before = xp.sum(start**2, axis=1)
+        gained = 0.5 * (xp.sum(momentum**2, axis=1) - before)
         # A trajectory that diverges ends in NaN by its own doing; it is rejected like any other bad proposal.
-        diverged = ~((gained < _DIVERGED) & jnp.isfinite(proposal.position).all())
+        diverged = ~((gained < _DIVERGED) & xp.isfinite(proposal.position).all(axis=1))
         momentum = kick(momentum, proposal, -0.5)
-        kinetic = 0.5 * (jnp.sum(start**2) - jnp.sum(momentum**2))
-        return accept(uniform, path, beta, particle, path.completed(proposal), kinetic, diverged=diverged)
+        kinetic = 0.5 * (before - xp.sum(momentum**2, axis=1))
+        return accept(uniform, evaluator, beta, particles, evaluator.completed(proposal), kinetic, diverged=diverged)
 
 
 class HMC(_LeapfrogKernel):

@@ -3,38 +3,29 @@
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
-import jax.scipy.linalg as jsl
 import numpy as np
-from jax import Array
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from .._checks import is_concrete
-from .._types import PRNGKey, ScalarLike
+from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
+from ..arrays import namespace
+from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
     Evaluations,
-    FlatPath,
     Info,
-    Particle,
     accept,
     check_num_steps,
     cholesky_or_diagonal,
-    flat_uniform,
-    normal_at,
+    per_particle,
     times,
     weighted_moments,
 )
 
-_HALF = ndtri(0.5 + (np.arange(2**15) + 0.5) / 2**16).astype(np.float32)
-_NOISE = np.concatenate([-_HALF[::-1], _HALF])
-"""Quantiles of the normal law at 2^16 equal steps. Any symmetric law leaves a random walk exact, and to look it up
-takes a quarter of the time of drawing from the normal law itself."""
+Factors = Float[AnyArray, "*g d d"]
 
 
-class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
+class RandomWalk(AbstractKernel[Factors]):
     """Random-walk Metropolis; the proposal covariance is `scale^2 / d` times that of the particles.
 
     `scale = 2.38` is optimal for a Gaussian in many dimensions (Roberts, Gelman and Gilks, 1997).
@@ -54,42 +45,42 @@ class RandomWalk(AbstractKernel[Float[Array, "d d"]]):
 
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
-        previous: Float[Array, "d d"] | None,
-    ) -> Float[Array, "d d"]:
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
+        previous: Factors | None,
+    ) -> Factors:
         _, covariance = weighted_moments(particles.position, log_weights)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
-        bits = jax.random.bits(key, (num * (position.size + 2),), jnp.uint16)  # in one call, as in `flat_uniform`
-        noise, rest = bits[: num * position.size], bits[num * position.size :].astype(jnp.uint32)
-        noise = jnp.asarray(_NOISE, position.dtype)[noise].reshape(num, -1)
-        # In the middle of equal steps, as many as the type can tell apart: neither 0 nor 1.
-        width = min(32, jnp.finfo(position.dtype).nmant)
-        uniform = (((rest[:num] << 16 | rest[num:]) >> (32 - width)).astype(position.dtype) + 0.5) * 2.0**-width
-        return noise, uniform
+    def template(self, dimension: int, dtype: Any) -> Factors:
+        return np.zeros((dimension, dimension), dtype)
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+        noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype, coarse=True)
+        return noise, uniform[..., 0]
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Float[Array, "d d"]
-    ) -> tuple[Particle, Info]:
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Factors
+    ) -> tuple[Particles, Info]:
         noise, uniform = randomness
-        proposal = path.particle(particle.position + times(noise, params), with_slopes=False)
-        return accept(uniform, path, beta, particle, proposal, 0.0)
+        proposal = evaluator.particles(particles.position + times(noise, params), with_slopes=False)
+        return accept(uniform, evaluator, beta, particles, proposal, evaluator.xp.zeros_like(uniform))
 
 
 class Fitted(NamedTuple):
-    """A normal distribution fitted to the particles."""
+    """A normal distribution fitted to the particles, with the inverse of its Cholesky factor."""
 
-    mean: Float[Array, " d"]
-    cholesky: Float[Array, "d d"]
+    mean: Float[AnyArray, "*g d"]
+    cholesky: Factors
+    inverse: Factors
 
-    def log_density(self, position: Float[Array, " d"]) -> Float[Array, ""]:
+    def log_density(self, positions: Rows) -> Vector:
         """Up to a constant."""
-        return -0.5 * jnp.sum(jsl.solve_triangular(self.cholesky, position - self.mean, lower=True) ** 2)
+        white = times(positions - per_particle(self.mean, positions.shape[0]), self.inverse)
+        return -0.5 * namespace(positions).sum(white**2, axis=1)
 
 
 class IndependentMH(AbstractKernel[Fitted]):
@@ -106,24 +97,35 @@ class IndependentMH(AbstractKernel[Fitted]):
 
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
         previous: Fitted | None,
     ) -> Fitted:
         mean, covariance = weighted_moments(particles.position, log_weights)
-        return Fitted(mean, cholesky_or_diagonal(covariance))
+        factor = cholesky_or_diagonal(covariance)
+        return Fitted(mean, factor, evaluator.xp.linalg.inv(factor))
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> tuple[Array, Array]:
-        uniform = flat_uniform(key, num, position.size + 1, position.dtype)
-        return normal_at(uniform[:, 1:]), uniform[:, 0]
+    def template(self, dimension: int, dtype: Any) -> Fitted:
+        matrix = np.zeros((dimension, dimension), dtype)
+        return Fitted(np.zeros(dimension, dtype), matrix, matrix)
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+        noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype)
+        return noise, uniform[..., 0]
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Fitted
-    ) -> tuple[Particle, Info]:
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Fitted
+    ) -> tuple[Particles, Info]:
         noise, uniform = randomness
-        proposal = path.particle(params.mean + times(noise, params.cholesky), with_slopes=False)
-        correction = params.log_density(particle.position) - params.log_density(proposal.position)
-        return accept(uniform, path, beta, particle, proposal, correction)
+        ahead = per_particle(params.mean, noise.shape[0]) + times(noise, params.cholesky)
+        proposal = evaluator.particles(ahead, with_slopes=False)
+        correction = params.log_density(particles.position) - params.log_density(proposal.position)
+        return accept(uniform, evaluator, beta, particles, proposal, correction)
+
+
+def _sizes(position: Rows, num: int) -> tuple[int, int, int, int]:
+    """Rows, transitions, normal and uniform numbers of each."""
+    return position.shape[0], num, position.shape[1], 1

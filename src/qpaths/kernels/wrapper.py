@@ -2,11 +2,9 @@
 
 from typing import Any
 
-from jax import Array
-from jaxtyping import Float
-
-from .._types import PRNGKey, Scalar, ScalarLike
-from .base import AbstractKernel, Evaluations, FlatPath, Info, Particle
+from .._types import RealLike, Rows, Scalar, Vector
+from ..evaluation import AbstractEvaluator, Particles
+from .base import AbstractKernel, Evaluations, Info
 
 
 class KernelWrapper(AbstractKernel[Any]):
@@ -30,6 +28,10 @@ class KernelWrapper(AbstractKernel[Any]):
         return self.kernel.needs_fit
 
     @property
+    def adapts(self) -> bool:
+        return self.kernel.adapts
+
+    @property
     def evaluations(self) -> Evaluations:
         return self.kernel.evaluations
 
@@ -38,22 +40,28 @@ class KernelWrapper(AbstractKernel[Any]):
 
     def fit(
         self,
-        path: FlatPath,
-        beta: ScalarLike,
-        particles: Particle,
-        log_weights: Float[Array, " n"],
-        key: PRNGKey,
+        evaluator: AbstractEvaluator,
+        beta: RealLike,
+        particles: Particles,
+        log_weights: Vector,
+        stream: Any,
         previous: Any,
     ) -> Any:
-        return self.kernel.fit(path, beta, particles, log_weights, key, previous)
+        return self.kernel.fit(evaluator, beta, particles, log_weights, stream, previous)
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " d"], num: int) -> Any:
-        return self.kernel.randomness(key, position, num)
+    def template(self, dimension: int, dtype: Any) -> Any:
+        return self.kernel.template(dimension, dtype)
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> Any:
+        return self.kernel.randomness(rows, position, num)
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
-    ) -> tuple[Particle, Info]:
-        return self.kernel.transition(path, beta, particle, randomness, params)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+    ) -> tuple[Particles, Info]:
+        return self.kernel.transition(evaluator, beta, particles, randomness, params)
 
     def step_size_of(self, params: Any) -> Scalar:
         return self.kernel.step_size_of(params)
+
+    def moved(self, params: Any, info: Info) -> Any:
+        return self.kernel.moved(params, info)

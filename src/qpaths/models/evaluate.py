@@ -190,7 +190,7 @@ def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tupl
 
 @eqx.filter_jit
 def _run_bounds(path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array) -> Bounds:
-    def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Array, ...]:
+    def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Any, ...]:
         result = algorithm.run(path_of(x), latent, key=key)
         forward, reverse = result.forward, result.reverse
         acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
@@ -201,7 +201,7 @@ def _run_bounds(path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, l
 
 @eqx.filter_jit
 def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> Bounds:
-    def one(x: Point, key: PRNGKey) -> tuple[Array, ...]:
+    def one(x: Point, key: PRNGKey) -> tuple[Any, ...]:
         path = path_of(x)
         if isinstance(algorithm, ReleasedProtocol):
             result = algorithm.forward(path, key=key)

@@ -11,7 +11,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax import Array
 from jaxtyping import Float, Int, Shaped
 
@@ -68,6 +67,8 @@ class Settings:
         return ThermodynamicObjective(schedule, self.num_samples, "right" if self.q <= 0 else "left", self.gradient)
 
     def optimiser(self, num_images: int) -> Any:
+        import optax  # only training needs it
+
         num_steps = self.num_epochs * (num_images // self.batch_size)
         alpha = self.final_learning_rate / self.learning_rate
         return optax.adam(optax.cosine_decay_schedule(self.learning_rate, num_steps, alpha))

@@ -9,8 +9,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from .._checks import check_beta, is_concrete
-from .._numerics import log_power_mean_pair, power_mean_pair_derivative, power_mean_pair_shares
+from .._modules import Module
+from .._numerics import (
+    log_power_mean_pair,
+    power_mean_pair_derivative,
+    power_mean_pair_derivatives,
+    power_mean_pair_shares,
+)
 from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
+from ..arrays import namespace, quiet
 from ..densities import Density, DensityLike, draw, evaluate
 from ..families.base import power_mean_member
 
@@ -32,17 +39,17 @@ class EndpointSlopes(NamedTuple):
     values: EndpointValues | None
 
 
-class AbstractPath(eqx.Module, Generic[Features]):
+class AbstractPath(Module, Generic[Features]):
     """A path of unnormalised densities from `base` (beta = 0) to `target` (beta = 1).
 
     Rules for every path; `qpaths.testing.check_path` checks them.
 
     - `log_density(0, x)` and `log_density(1, x)` are the log densities of the endpoints, bit for bit.
     - `features(x)` evaluates the user's densities, each once; `log_density_from` and `log_ratio` need only the
-      features, so a sampler that carries them re-evaluates nothing when beta (or q) changes. `linearize(x)` is the same
-      for samplers that follow gradients.
+      features, so a sampler that carries them re-evaluates nothing when beta (or q) changes.
     - The path is the only owner of weights: `log_ratio(beta, new_beta, features)` is the log incremental weight.
-    - `beta` comes first. One point at a time; `jax.vmap` makes a batch.
+    - `beta` comes first. `features` takes one point, and `jax.vmap` makes a batch of them. What takes features is
+      elementwise: the features of many points, stacked, give one number for each, also with one beta for each.
     """
 
     base: eqx.AbstractVar[DensityLike]
@@ -68,28 +75,25 @@ class AbstractPath(eqx.Module, Generic[Features]):
     def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Features) -> FloatArray:
         """`log_density(new_beta) - log_density(beta)`; `-inf` wherever the new density is zero."""
         new = self.log_density_from(new_beta, features)
-        return jnp.where(new == -jnp.inf, -jnp.inf, new - self.log_density_from(beta, features))
-
-    def linearize(self, x: Point) -> tuple[Features, Any]:
-        """The features of `x`, and what `score` needs to give the gradient at every beta."""
-        return self.features(x), x
-
-    def waypoint(self, x: Point) -> tuple[Features, Any]:
-        """As `linearize`, for a point on a trajectory, of which only the score will be asked."""
-        return self.linearize(x)
-
-    def completed(self, x: Point, features: Features) -> Features:
-        """The features of a waypoint at which a trajectory ended."""
-        return features
-
-    def score(self, beta: ScalarLike, features: Features, slopes: Any) -> Point:
-        """Gradient of the log density at `beta` in x, from what `linearize` or `waypoint` returned for a point."""
-        return jax.grad(lambda x: self.log_density_from(beta, self.features(x)))(slopes)
+        xp = namespace(new)
+        with quiet():
+            return xp.where(new == -xp.inf, -xp.inf, new - self.log_density_from(beta, features))
 
     def derivative_from(self, beta: RealLike, features: Features) -> FloatArray:
         """Derivative of the log density in beta, from the features of a point: the integrand of path sampling."""
         beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
-        return jax.jvp(lambda b: self.log_density_from(b, features), (beta,), (jnp.ones_like(beta),))[1]
+        derivative = jax.jvp(lambda b: self.log_density_from(b, features), (beta,), (jnp.ones_like(beta),))[1]
+        return _inside(beta, derivative)
+
+    def derivatives_from(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
+        """First and second derivative of the log density in beta, from the features of a point."""
+        beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
+        return jax.jvp(lambda b: self.derivative_from(b, features), (beta,), (jnp.ones_like(beta),))
+
+    @property
+    def is_pointwise(self) -> bool:
+        """Whether the features are the two log densities of a point, so that beta and q are arithmetic on numbers."""
+        return False
 
     def sample_base(self, key: PRNGKey) -> Point:
         """One exact draw from the base."""
@@ -113,7 +117,7 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
 
     def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         """Derivative of `interpolate` in beta: the integrand of thermodynamic integration. Elementwise."""
-        return _partial(self.interpolate, 0, beta, log_base, log_target)
+        return _inside(beta, _partial(self.interpolate, 0, beta, log_base, log_target))
 
     def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
         """Derivatives of `interpolate` in `log_base` and `log_target`. Elementwise.
@@ -123,33 +127,22 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
         arguments = beta, log_base, log_target
         return _partial(self.interpolate, 1, *arguments), _partial(self.interpolate, 2, *arguments)
 
+    is_pointwise = True
+
     def features(self, x: Point) -> EndpointValues:
         return EndpointValues(evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
 
-    @property
-    def _guide(self) -> DensityLike | None:
-        return getattr(self.target, "guide", None)
-
-    def linearize(self, x: Point) -> tuple[EndpointValues, EndpointSlopes]:
-        features, slopes = self.waypoint(x)
-        return self.completed(x, features), slopes
-
-    def waypoint(self, x: Point) -> tuple[EndpointValues, EndpointSlopes]:
-        guide = self._guide
-        steering = self.target if guide is None else guide
-        log_base, base_slope = jax.value_and_grad(lambda x: evaluate(self.base, x, "base"))(x)
-        log_target, target_slope = jax.value_and_grad(lambda x: evaluate(steering, x, "target"))(x)
-        values = EndpointValues(log_base, log_target)
-        return values, EndpointSlopes(base_slope, target_slope, None if guide is None else values)
-
-    def completed(self, x: Point, features: EndpointValues) -> EndpointValues:
-        return features if self._guide is None else self.features(x)
-
-    def score(self, beta: ScalarLike, features: EndpointValues, slopes: EndpointSlopes) -> Point:
+    def score(self, beta: RealLike, features: EndpointValues, slopes: EndpointSlopes) -> Point:
         # The values that come with the slopes, also where the target's own are known: what steers must not depend on
         # whether a trajectory begins or ends at the point.
-        base_share, target_share = self.shares(beta, *(features if slopes.values is None else slopes.values))
-        return jax.tree.map(lambda b, t: base_share * b + target_share * t, slopes.base, slopes.target)
+        shares = self.shares(beta, *(features if slopes.values is None else slopes.values))
+
+        def mix(base: Any, target: Any) -> Any:
+            # One share for each point, and slopes with the coordinates of a point behind.
+            b, t = (share.reshape(share.shape + (1,) * (base.ndim - share.ndim)) for share in shares)
+            return b * base + t * target
+
+        return jax.tree.map(mix, slopes.base, slopes.target)
 
     def log_density_from(self, beta: RealLike, features: EndpointValues) -> FloatArray:
         return self.interpolate(beta, features.log_base, features.log_target)
@@ -197,19 +190,34 @@ class AbstractParametricPath(AbstractPath[MemberFeatures]):
         return MemberFeatures(x, evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
 
     def log_density_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
-        inside = self._log_prob(beta, features)
-        value = jnp.where(beta == 0, features.log_base, jnp.where(beta == 1, features.log_target, inside))
-        return jnp.where((beta >= 0) & (beta <= 1), value, jnp.nan)
+        beta = jnp.asarray(beta)
+        inside = self._log_prob(_within(beta), features)
+        return _inside(beta, jnp.where(beta == 0, features.log_base, jnp.where(beta == 1, features.log_target, inside)))
 
     def derivative_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
         beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
-        return jax.jvp(lambda b: self._log_prob(b, features), (beta,), (jnp.ones_like(beta),))[1]
+        return _inside(beta, _member_derivative(self, _within(beta), features))
 
     def _log_prob(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
         """Log density of the members at `beta`, broadcast against a batch of points; one member for each beta."""
+        return _member_log_prob(self, beta, features)
+
+    def _log_prob_of_members(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
         coordinates = ",".join(f"n{i}" for i in range(jnp.ndim(features.x) - jnp.ndim(features.log_base)))
         log_prob = jnp.vectorize(lambda b, x: self.member(b).log_prob(x), signature=f"(),({coordinates})->()")
         return log_prob(beta, features.x)
+
+
+@jax.jit
+def _member_log_prob(path: AbstractParametricPath, beta: Any, features: MemberFeatures) -> Array:
+    """Compiled, because on the host the members' own functions would run operation by operation."""
+    return path._log_prob_of_members(beta, features)
+
+
+@jax.jit
+def _member_derivative(path: AbstractParametricPath, beta: Any, features: MemberFeatures) -> Array:
+    # Inside the ends: the `where` of `log_density_from` has no derivative there.
+    return jax.jvp(lambda b: path._log_prob_of_members(b, features), (beta,), (jnp.ones_like(beta),))[1]
 
 
 class AbstractPowerMeanPath(AbstractPointwisePath):
@@ -226,6 +234,9 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
     def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         return power_mean_pair_derivative(beta, log_base, log_target, *self.power)
 
+    def derivatives_from(self, beta: RealLike, features: EndpointValues) -> tuple[FloatArray, FloatArray]:
+        return power_mean_pair_derivatives(beta, *features, *self.power)
+
     def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
         return power_mean_pair_shares(beta, log_base, log_target, *self.power)
 
@@ -237,6 +248,16 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
         delta, shift = self.power
         weight = beta / (beta + (1 - beta) * jnp.exp(-shift))
         return power_mean_member(self.base, self.target, weight, delta) or density
+
+
+def _inside(beta: RealLike, values: Array) -> Array:
+    """NaN where beta lies outside [0, 1]; the derivative of a NaN is 0."""
+    return jnp.where((beta >= 0) & (beta <= 1), values, jnp.nan)
+
+
+def _within(beta: Array) -> Array:
+    """A beta in [0, 1] in place of one outside, where there is no member of the family."""
+    return jnp.where((beta >= 0) & (beta <= 1), beta, 0.5)
 
 
 def _partial(function: Any, index: int, *arguments: RealLike) -> FloatArray:
@@ -271,20 +292,25 @@ class Reversed(AbstractPath[Any]):
     def features(self, x: Point) -> Any:
         return self.path.features(x)
 
+    @property
+    def is_pointwise(self) -> bool:
+        return self.path.is_pointwise
+
     def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
         return self.path.log_density_from(1 - beta, features)
 
-    def linearize(self, x: Point) -> tuple[Any, Any]:
-        return self.path.linearize(x)
+    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+        return self.path.log_ratio(1 - beta, 1 - new_beta, features)
 
-    def waypoint(self, x: Point) -> tuple[Any, Any]:
-        return self.path.waypoint(x)
+    def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
+        return -self.path.derivative_from(1 - beta, features)
 
-    def completed(self, x: Point, features: Any) -> Any:
-        return self.path.completed(x, features)
+    def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        first, second = self.path.derivatives_from(1 - beta, features)
+        return -first, second
 
-    def score(self, beta: ScalarLike, features: Any, slopes: Any) -> Point:
-        return self.path.score(1 - beta, features, slopes)
+    def score(self, beta: RealLike, features: Any, slopes: Any) -> Point:
+        return self.path.score(1 - beta, features, slopes)  # type: ignore[attr-defined]
 
     def at(self, beta: ScalarLike) -> DensityLike:
         check_beta(beta)

@@ -5,11 +5,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax import Array
+import numpy as np
 
 from .._checks import is_concrete
 from .._numerics import log_power_mean_pair, power_mean_pair_shares, promote
 from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
+from ..arrays import namespace, quiet
 from ..densities import DensityLike, draw, endpoint
 from ..families.base import ScaledMember, power_mean_member
 from .base import AbstractPointwisePath
@@ -57,7 +58,8 @@ class GelmanMengPath(AbstractPointwisePath):
     def angle(self) -> Scalar:
         """omega, by its tangent: the arccos of a number near 1 has half the digits."""
         (log_coefficient,) = promote(self.log_coefficient)
-        return jnp.arctan2(jnp.sqrt(-jnp.expm1(2 * log_coefficient)), jnp.exp(log_coefficient))
+        xp = namespace(log_coefficient)
+        return xp.arctan2(xp.sqrt(-xp.expm1(2 * log_coefficient)), xp.exp(log_coefficient))
 
     @property
     def length(self) -> Scalar:
@@ -73,25 +75,30 @@ class GelmanMengPath(AbstractPointwisePath):
     def _power(self, beta: RealLike) -> tuple[float, FloatArray]:
         """delta = 1/2, and the shift of logit(beta) that makes the weights of the power mean sines."""
         angle = self.angle
-        return 0.5, jnp.log(_sine_ratio(beta * angle) / _sine_ratio((1 - beta) * angle))
+        xp = namespace(angle, beta)
+        return 0.5, xp.log(_sine_ratio(beta * angle) / _sine_ratio((1 - beta) * angle))
 
+    @quiet()
     def interpolate(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         beta, log_base, log_target = promote(beta, log_base, log_target)
+        xp = namespace(beta, self.log_coefficient)
         # The sum of the weights is 1 at the ends, but its logarithm only nearly 0.
-        log_sum = jnp.where((beta == 0) | (beta == 1), 0, jnp.log(sum(self._weights(beta))))
+        log_sum = xp.where((beta == 0) | (beta == 1), 0, xp.log(sum(self._weights(beta))))
         return log_power_mean_pair(beta, log_base, log_target, *self._power(beta)) + 2 * log_sum
 
+    @quiet()
     def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         """Twice the logarithmic derivative of the square root of the density."""
         beta, log_base, log_target = promote(beta, log_base, log_target)
         angle = self.angle
-        largest = jnp.maximum(log_base, log_target)
-        empty = largest == -jnp.inf
-        root_base, root_target = (jnp.exp((v - jnp.where(empty, 0, largest)) / 2) for v in (log_base, log_target))
+        xp = namespace(beta, angle)
+        largest = xp.maximum(log_base, log_target)
+        empty = largest == -xp.inf
+        root_base, root_target = (xp.exp((v - xp.where(empty, 0, largest)) / 2) for v in (log_base, log_target))
         base, target = self._weights(beta)
-        slope = jnp.cos(beta * angle) * root_target - jnp.cos((1 - beta) * angle) * root_base
-        root = jnp.where(empty, 1, base * root_base + target * root_target)
-        return 2 * slope / _sine_ratio(angle) / root
+        slope = xp.cos(beta * angle) * root_target - xp.cos((1 - beta) * angle) * root_base
+        root = xp.where(empty, 1, base * root_base + target * root_target)
+        return xp.where((beta >= 0) & (beta <= 1), 2 * slope / _sine_ratio(angle) / root, xp.nan)
 
     def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
         return power_mean_pair_shares(beta, log_base, log_target, *self._power(beta))
@@ -124,6 +131,6 @@ class _Mixture(eqx.Module):
         return jax.tree.map(lambda *leaves: jnp.select([which == 0, which == 1], leaves[:2], leaves[2]), *points)
 
 
-def _sine_ratio(x: Any) -> Array:
+def _sine_ratio(x: Any) -> Any:
     """sin(x) / x."""
-    return jnp.sinc(x / jnp.pi)
+    return namespace(x).sinc(x / np.pi)

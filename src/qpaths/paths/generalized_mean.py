@@ -3,10 +3,11 @@
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import promote
+from .._numerics import promote_jax
 from .._types import FloatArray, RealLike
 from ..densities import DensityLike, as_pytree, endpoint
 from .base import AbstractPointwisePath
@@ -27,10 +28,24 @@ class GeneralizedMeanPath(AbstractPointwisePath):
     transform: Callable[[Array], Array] = eqx.field(converter=as_pytree)
     inverse: Callable[[Array], Array] = eqx.field(converter=as_pytree)
 
+    def _transformed(self, beta: Array, log_base: Array, log_target: Array) -> tuple[Array, Array]:
+        """The mean of h, and its derivative in beta. Where an end has no weight its h may be infinite."""
+        base, target = self.transform(log_base), self.transform(log_target)
+        slope = jnp.where(log_base == log_target, 0, target - base)
+        base = jnp.where((beta == 1) & jnp.isinf(base), 0, base)
+        target = jnp.where((beta == 0) & jnp.isinf(target), 0, target)
+        mean = (1 - beta) * base + beta * target
+        return mean, jnp.broadcast_to(slope, mean.shape)
+
     def interpolate(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
-        beta, log_base, log_target = promote(beta, log_base, log_target)
-        # Where an end has no weight its h may be infinite, and 0 * inf is NaN.
-        base_part = jnp.where(beta == 1, 0, (1 - beta) * self.transform(log_base))
-        target_part = jnp.where(beta == 0, 0, beta * self.transform(log_target))
-        mean = self.inverse(base_part + target_part)
-        return jnp.where(beta == 0, log_base, jnp.where(beta == 1, log_target, mean))
+        beta, log_base, log_target = promote_jax(beta, log_base, log_target)
+        mean = self.inverse(self._transformed(beta, log_base, log_target)[0])
+        mean = jnp.where(beta == 0, log_base, jnp.where(beta == 1, log_target, mean))
+        return jnp.where((beta >= 0) & (beta <= 1), mean, jnp.nan)
+
+    def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
+        """By the chain rule, which also holds at the ends, where `interpolate` returns the endpoints themselves."""
+        beta, log_base, log_target = promote_jax(beta, log_base, log_target)
+        mean, slope = self._transformed(beta, log_base, log_target)
+        derivative = jax.jvp(self.inverse, (mean,), (slope,))[1]
+        return jnp.where((beta >= 0) & (beta <= 1), derivative, jnp.nan)

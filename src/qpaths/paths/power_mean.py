@@ -3,11 +3,11 @@
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_not_nan, is_concrete
 from .._types import ScalarLike
+from ..arrays import namespace
 from ..densities import DensityLike, endpoint
 from .base import AbstractPowerMeanPath
 
@@ -70,7 +70,11 @@ class QPath(AbstractPowerMeanPath):
 
     @property
     def power(self) -> tuple[ScalarLike, ScalarLike]:
-        return self.delta, jnp.where(self.log_scale == 0, 0.0, self.delta * self.log_scale)
+        if is_concrete(self.log_scale) and not np.asarray(self.log_scale).any():
+            return self.delta, 0.0  # delta may be infinite
+        return self.delta, namespace(self.delta, self.log_scale).where(
+            self.log_scale == 0, 0.0, self.delta * self.log_scale
+        )
 
 
 class ArithmeticPath(AbstractPowerMeanPath):

@@ -10,3 +10,4 @@ from .problems import truncated as truncated
 from .wrong import FlippedSign as FlippedSign
 from .wrong import NoRejection as NoRejection
 from .wrong import StaleBeta as StaleBeta
+from .wrong import StuckEnds as StuckEnds

@@ -1,7 +1,7 @@
 """A world of a few states in which everything about an annealing run is plain matrix algebra."""
 
 import itertools
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,11 +10,13 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import PRNGKey, ScalarLike
-from ..algorithms.base import Annealing, Population, begin, complete, points_of
+from .._types import AnyArray, PRNGKey, RealLike, Rows, Scalar, ScalarLike, Vector
+from ..annealing import Annealing, Population, State, anneal
+from ..arrays import namespace, quiet, stream_of, to_host
 from ..densities import Density
-from ..kernels import AbstractKernel, Particle
-from ..kernels.base import Evaluations, FlatPath, Info, accept
+from ..evaluation import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
+from ..kernels import AbstractKernel
+from ..kernels.base import Evaluations, Info, accept
 from ..paths import AbstractPath
 
 
@@ -44,73 +46,77 @@ class GridWorld(eqx.Module):
     @property
     def base(self) -> Density:
         """A point is a vector whose first entry is the state."""
-        return Density(
-            jax.tree_util.Partial(_look_up, self.log_base),
-            jax.tree_util.Partial(lambda table, key: jax.random.categorical(key, table)[None] * 1.0, self.log_base),
-        )
+        return Density(jax.tree_util.Partial(_look_up, self.log_base), jax.tree_util.Partial(_draw, self.log_base))
 
     @property
     def target(self) -> Density:
         return Density(jax.tree_util.Partial(_look_up, self.log_target))
 
-    def transition_matrix(self, path: AbstractPath[Any], beta: ScalarLike) -> Float[Array, "n n"]:
+    def _features(self, path: AbstractPath[Any]) -> Any:
+        states = jnp.arange(self.log_base.size, dtype=float)[:, None]
+        return to_host(jax.vmap(path.features)(states))
+
+    @quiet()
+    def transition_matrix(self, path: AbstractPath[Any], beta: ScalarLike) -> Float[AnyArray, "n n"]:
         """The matrix of `GridMetropolis` at `beta`: propose a neighbour, accept by the path's density."""
         num = self.log_base.size
-        states = jnp.arange(num, dtype=float)[:, None]
-        log_density = jax.vmap(lambda x: path.log_density(beta, x))(states)
-        rows = jnp.arange(num)
-        matrix = jnp.zeros((num, num))
+        log_density = np.asarray(path.log_density_from(beta, self._features(path)))
+        matrix = np.zeros((num, num))
         for step in (-1, 1):
-            to = rows + step
-            possible = (to >= 0) & (to < num)
-            ratio = log_density[jnp.clip(to, 0, num - 1)] - log_density
-            probability = jnp.where(jnp.isnan(ratio), 0.0, jnp.exp(jnp.minimum(ratio, 0.0)))
-            matrix = matrix.at[rows, jnp.clip(to, 0, num - 1)].add(jnp.where(possible, 0.5 * probability, 0.0))
-        return matrix + jnp.diag(1 - jnp.sum(matrix, axis=1))
+            here = np.arange(num)[max(0, -step) : num - max(0, step)]
+            ratio = log_density[here + step] - log_density[here]
+            matrix[here, here + step] = 0.5 * np.where(np.isnan(ratio), 0.0, np.exp(np.minimum(ratio, 0.0)))
+        return matrix + np.diag(1 - np.sum(matrix, axis=1))
 
-    def weight_moments(self, path: AbstractPath[Any], betas: Any) -> tuple[Array, Array]:
+    @quiet()
+    def weight_moments(self, path: AbstractPath[Any], betas: Any) -> tuple[Scalar, Scalar]:
         """Mean and variance of the AIS weight along `path`, by matrix algebra."""
-        states = jnp.arange(self.log_base.size, dtype=float)[:, None]
-        features = jax.vmap(path.features)(states)
-        first = second = jnp.exp(self.log_base)
+        features = self._features(path)
+        first = second = np.exp(self.log_base)
         for beta, new_beta in itertools.pairwise(betas):
-            ratio = jnp.exp(jax.vmap(lambda f, b=beta, n=new_beta: path.log_ratio(b, n, f))(features))
-            ratio = jnp.where(jnp.isnan(ratio), 0.0, ratio)
+            ratio = np.exp(path.log_ratio(beta, new_beta, features))
+            ratio = np.where(np.isnan(ratio), 0.0, ratio)
             matrix = self.transition_matrix(path, new_beta)
             first, second = (first * ratio) @ matrix, (second * ratio**2) @ matrix
-        mean = jnp.sum(first)
-        return mean, jnp.sum(second) - mean**2
+        mean = np.sum(first)
+        return mean, np.sum(second) - mean**2
 
-    def expected_weight(self, path: AbstractPath[Any], betas: Any, kernel: AbstractKernel[Any] | None = None) -> Array:
+    def expected_weight(
+        self, path: AbstractPath[Any], betas: Any, kernel: AbstractKernel[Any] | None = None, *, traced: bool = False
+    ) -> Scalar:
         """The expected AIS weight, from the library's own annealing run over every possible trajectory.
 
         Nothing is random: the chains run through all sequences of states, the kernel reports the probability of each
-        move, and the weights are summed with the probabilities. It must be `exp(log_evidence)` for every path.
+        move, and the weights are summed with the probabilities. It must be `exp(log_evidence)` for every path, on the
+        host and in one compiled program.
         """
-        betas = jnp.asarray(betas)
-        num, num_moves = self.log_base.size, betas.size - 2  # the last move is after the last weight
-        trajectories = np.array(list(itertools.product(range(num), repeat=num_moves + 1)), float)
-        points = jnp.column_stack([trajectories[:, 0], np.arange(len(trajectories)), np.zeros(len(trajectories))])
-        kernel = _Scripted(1, jnp.asarray(trajectories)) if kernel is None else kernel
-        annealing = Annealing(
-            path,
-            kernel,
-            Population(threshold=0.0),
-            betas,
-            None,
-            (jnp.arange(betas.size - 1), betas[:-1]),
-            jnp.zeros(3),
-            jax.random.key(0),
-        )
-        state = complete(annealing, begin(annealing, points))[0]
-        end = points_of(annealing, state)
-        start = self.log_base[trajectories[:, 0].astype(int)]
-        return jnp.sum(jnp.exp(start + end[:, 2] + state.log_weights))
+        betas = np.asarray(betas)
+        num_moves = betas.size - 2  # the last move is after the last weight
+        trajectories = np.array(list(itertools.product(range(self.log_base.size), repeat=num_moves + 1)), float)
+        positions = np.column_stack([trajectories[:, 0], np.arange(len(trajectories)), np.zeros(len(trajectories))])
+        kernel = Scripted(1, trajectories) if kernel is None else kernel
+        run = jax.jit(_run, static_argnums=2) if traced else _run
+        state = run((path, kernel, betas, positions), jax.random.key(0), traced)
+        start = np.asarray(self.log_base)[trajectories[:, 0].astype(int)]
+        return np.sum(np.exp(start + state.particles.position[:, 2] + state.log_weights))
 
 
-def _look_up(table: Float[Array, " n"], x: Float[Array, " k"]) -> Float[Array, ""]:
+def _run(parts: Any, key: Array, traced: bool) -> State:
+    path, kernel, betas, positions = parts
+    layout, stream = Layout.of(positions[0]), stream_of(key, host=not traced)
+    evaluator = TracedEvaluator(path, layout) if traced else HostEvaluator(path, layout, with_slopes=False)
+    population = Population(threshold=None)
+    annealing = Annealing(evaluator, kernel, population, betas, None, 0, stream)
+    return anneal(annealing, population.start(evaluator, kernel, positions, stream))[0]
+
+
+def _look_up(table: Float[AnyArray, " n"], x: Float[AnyArray, " k"]) -> Scalar:
     state = x[0].astype(int)
-    return jnp.where((x[0] >= 0) & (x[0] < table.size), table[state], -jnp.inf)
+    return jnp.where((x[0] >= 0) & (x[0] < table.size), jnp.asarray(table)[state], -jnp.inf)
+
+
+def _draw(table: Float[AnyArray, " n"], key: PRNGKey) -> Float[AnyArray, " 1"]:
+    return jax.random.categorical(key, table)[None] * 1.0
 
 
 class GridMetropolis(AbstractKernel[None]):
@@ -122,62 +128,90 @@ class GridMetropolis(AbstractKernel[None]):
     needs_fit = False
     evaluations = Evaluations(values=1, gradients=0)
 
-    def fit(self, path: Any, beta: Any, particles: Any, log_weights: Any, key: Any, previous: Any) -> None:
+    def fit(self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Any) -> None:
         return None
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " k"], num: int) -> tuple[Array, Array]:
-        direction_key, uniform_key = jax.random.split(key)
-        return jax.random.rademacher(direction_key, (num,), float), jax.random.uniform(uniform_key, (num,))
+    def template(self, dimension: int, dtype: Any) -> None:
+        return None
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+        uniform = rows.draw(position.shape[0], num, 0, 2, dtype=position.dtype)[1]
+        return namespace(uniform).where(uniform[..., 1] < 0.5, -1.0, 1.0), uniform[..., 0]
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: None
-    ) -> tuple[Particle, Info]:
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
+    ) -> tuple[Particles, Info]:
         step, uniform = randomness
-        proposal = path.particle(particle.position.at[0].add(step), with_slopes=False)
-        return accept(uniform, path, beta, particle, proposal, 0.0)
+        proposal = evaluator.particles(_stepped(particles.position, step), with_slopes=False)
+        return accept(uniform, evaluator, beta, particles, proposal, evaluator.xp.zeros_like(uniform))
 
 
-class _Scripted(AbstractKernel[tuple[Array, Array]]):
+class Script(NamedTuple):
+    """Where a scripted run is: the number of the step, the beta before it and its own."""
+
+    step: AnyArray
+    before: AnyArray
+    beta: AnyArray
+
+
+class Scripted(AbstractKernel[Script]):
     """Follows the trajectory named in the second entry of the position and adds up its log probability in the third.
 
-    `params` are the number of the step and the beta before it (which only a wrong kernel would use).
+    The beta before that of the step is there for a wrong kernel to use.
     """
 
     num_steps: int = eqx.field(static=True)
-    trajectories: Float[Array, "m steps"]
+    trajectories: Float[AnyArray, "m steps"]
 
     with_slopes = False
     needs_fit = False
     evaluations = Evaluations(values=1, gradients=0)
 
-    def fit(self, path: Any, beta: Any, particles: Any, log_weights: Any, key: Any, previous: Any) -> Any:
-        raise AssertionError("the script is given")
+    def fit(
+        self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Script | None
+    ) -> Script:
+        if previous is None:
+            return Script(evaluator.xp.asarray(-1), beta, beta)
+        return Script(previous.step + 1, previous.beta, beta)
 
-    def randomness(self, key: PRNGKey, position: Float[Array, " k"], num: int) -> Array:
-        return jnp.zeros(num)
+    def template(self, dimension: int, dtype: Any) -> Script:
+        return Script(np.zeros((), int), np.zeros((), dtype), np.zeros((), dtype))
+
+    def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
+        return namespace(position).zeros((num, position.shape[0]))
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: tuple[Array, Array]
-    ) -> tuple[Particle, Info]:
-        state, index, log_probability = particle.position
-        step = params[0]
-        last = step + 1 >= self.trajectories.shape[1]
-        new_state = self.trajectories[index.astype(int), jnp.minimum(step + 1, self.trajectories.shape[1] - 1)]
-        log_move = _log_metropolis(path, beta, particle, state, new_state)
-        position = jnp.array([jnp.where(last, state, new_state), index, log_probability + jnp.where(last, 0, log_move)])
-        moved = path.particle(position, with_slopes=False)
-        return moved, Info(jnp.ones(()), jnp.zeros((), bool), position)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Script
+    ) -> tuple[Particles, Info]:
+        xp = evaluator.xp
+        state, index, log_probability = particles.position.T
+        following, num = params.step[0] + 1, self.trajectories.shape[1]
+        last = following >= num
+        new_state = xp.asarray(self.trajectories)[index.astype(int), xp.minimum(following, num - 1)]
+        log_move = _log_metropolis(evaluator, beta, particles, new_state - state)
+        position = xp.stack(
+            [xp.where(last, state, new_state), index, log_probability + xp.where(last, 0.0, log_move)], axis=1
+        )
+        moved, no = evaluator.particles(position, with_slopes=False), xp.zeros(state.shape, bool)
+        return moved, Info(xp.ones_like(state), no, no, position)
 
 
-def _log_metropolis(path: FlatPath, beta: ScalarLike, particle: Particle, state: Array, new_state: Array) -> Array:
-    """Log probability of the move of `GridMetropolis` from one state to another."""
-    here = path.log_density(beta, particle)
+def _stepped(position: Rows, step: AnyArray) -> Rows:
+    """Positions one or more states further."""
+    return namespace(position).concatenate([position[:, :1] + step.reshape(-1, 1), position[:, 1:]], axis=1)
 
-    def probability(to: Array) -> Array:
-        there = path.log_density(beta, path.particle(particle.position.at[0].set(to), with_slopes=False))
-        return 0.5 * jnp.where(jnp.isnan(there - here), 0.0, jnp.exp(jnp.minimum(there - here, 0.0)))
 
-    down, up = probability(state - 1), probability(state + 1)
-    difference = new_state - state
+@quiet()
+def _log_metropolis(evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, difference: Vector) -> Vector:
+    """Log probability of the move of `GridMetropolis` by some states."""
+    xp = evaluator.xp
+    here = evaluator.log_density(beta, particles.features)
+
+    def probability(step: float) -> AnyArray:
+        there = evaluator.particles(_stepped(particles.position, xp.full_like(here, step)), with_slopes=False)
+        ratio = evaluator.log_density(beta, there.features) - here
+        return 0.5 * xp.where(xp.isnan(ratio), 0.0, xp.exp(xp.minimum(ratio, 0.0)))
+
+    down, up = probability(-1.0), probability(1.0)
     choices = [difference == -1, difference == 1, difference == 0]
-    return jnp.log(jnp.select(choices, [down, up, 1 - down - up], 0.0))
+    return xp.log(xp.select(choices, [down, up, 1 - down - up], 0.0))

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 import jax.scipy.special as jss
 import jax.scipy.stats as jst
 from jax import Array
+from jax.tree_util import Partial
 
 from ..densities import Density
 from ..families import MultivariateNormal
@@ -28,21 +29,30 @@ def gaussian(dimension: int = 10) -> Problem:
     scale = 0.4 + 0.4 * jnp.arange(dimension) / dimension
     covariance = scale[:, None] * scale * (0.5 + 0.5 * jnp.eye(dimension))
     normal = MultivariateNormal(0.5 * jnp.ones(dimension), covariance)
-    return Problem(_standard_normal(dimension), Density(lambda x: normal.log_prob(x) - 3.0), jnp.array(-3.0))
+    return Problem(_standard_normal(dimension), Density(Partial(_log_gaussian, normal)), jnp.array(-3.0))
 
 
 def skewed(dimension: int = 10) -> Problem:
     """Independent log-gamma coordinates, `exp(2 x - exp(x))`: a light tail on one side, a heavy one on the other."""
-    target = Density(lambda x: jnp.sum(2.0 * x - jnp.exp(x)))
-    return Problem(_standard_normal(dimension), target, dimension * jss.gammaln(2.0))
+    return Problem(_standard_normal(dimension), Density(_log_skewed), dimension * jss.gammaln(2.0))
 
 
 def truncated(dimension: int = 10) -> Problem:
     """A normal target cut off at `x_0 < 0.3`, where its log density is `-inf`."""
-
-    def log_prob(x: Array) -> Array:
-        inside = -jnp.sum((x - 0.3) ** 2) / (2 * 0.6**2)
-        return jnp.where(x[0] > 0.3, inside, -jnp.inf)
-
     log_evidence = dimension * jnp.log(0.6 * jnp.sqrt(2 * jnp.pi)) + jst.norm.logcdf(0.0)
-    return Problem(_standard_normal(dimension), Density(log_prob), log_evidence)
+    return Problem(_standard_normal(dimension), Density(_log_truncated), log_evidence)
+
+
+# Functions of the module: the compiled programs of a run are those of these functions, whoever asks for the problem.
+
+
+def _log_gaussian(normal: MultivariateNormal, x: Array) -> Array:
+    return normal.log_prob(x) - 3.0
+
+
+def _log_skewed(x: Array) -> Array:
+    return jnp.sum(2.0 * x - jnp.exp(x))
+
+
+def _log_truncated(x: Array) -> Array:
+    return jnp.where(x[0] > 0.3, -jnp.sum((x - 0.3) ** 2) / (2 * 0.6**2), -jnp.inf)

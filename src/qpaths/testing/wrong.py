@@ -1,23 +1,27 @@
 """Deliberately wrong parts. A test that accepts one of them tests nothing."""
 
+import copy
 from typing import Any
 
-import jax.numpy as jnp
+import equinox as eqx
 
+from .._numerics import log_power_mean_pair
 from .._types import FloatArray, Point, RealLike, ScalarLike
-from ..densities import DensityLike
-from ..kernels import KernelWrapper, Particle
-from ..kernels.base import FlatPath, Info
-from ..paths import AbstractPath
+from ..arrays import namespace
+from ..densities import DensityLike, endpoint
+from ..evaluation import AbstractEvaluator, Particles
+from ..kernels import KernelWrapper
+from ..kernels.base import Info
+from ..paths import AbstractPath, AbstractPointwisePath
 
 
 class StaleBeta(KernelWrapper):
     """Moves at an earlier beta than it is asked to, as an implementation that updates beta too late does."""
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
-    ) -> tuple[Particle, Info]:
-        return self.kernel.transition(path, 0.5 * beta, particle, randomness, params)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+    ) -> tuple[Particles, Info]:
+        return self.kernel.transition(evaluator, 0.5 * beta, particles, randomness, params)
 
 
 class _Flat(AbstractPath[Any]):
@@ -36,17 +40,25 @@ class _Flat(AbstractPath[Any]):
     def target(self) -> DensityLike:  # type: ignore[override]
         return self.path.target
 
+    @property
+    def is_pointwise(self) -> bool:
+        return self.path.is_pointwise
+
     def features(self, x: Point) -> Any:
         return self.path.features(x)
 
-    def linearize(self, x: Point) -> tuple[Any, Any]:
-        return self.path.linearize(x)
-
     def score(self, beta: ScalarLike, features: Any, slopes: Any) -> Point:
-        return self.path.score(beta, features, slopes)
+        return self.path.score(beta, features, slopes)  # type: ignore[attr-defined]
 
     def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
-        return jnp.zeros_like(self.path.log_density_from(beta, features))
+        values = self.path.log_density_from(beta, features)
+        return namespace(values).zeros_like(values)
+
+    def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
+        return self.path.derivative_from(beta, features)
+
+    def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        return self.path.derivatives_from(beta, features)
 
     def at(self, beta: ScalarLike) -> DensityLike:
         return self.path.at(beta)
@@ -56,10 +68,11 @@ class NoRejection(KernelWrapper):
     """Accepts every proposal."""
 
     def transition(
-        self, path: FlatPath, beta: ScalarLike, particle: Particle, randomness: Any, params: Any
-    ) -> tuple[Particle, Info]:
-        flat = FlatPath(_Flat(path.path), path.unravel)
-        return self.kernel.transition(flat, beta, particle, randomness, params)
+        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+    ) -> tuple[Particles, Info]:
+        flat = copy.copy(evaluator)
+        object.__setattr__(flat, "path", _Flat(evaluator.path))
+        return self.kernel.transition(flat, beta, particles, randomness, params)
 
 
 class FlippedSign(_Flat):
@@ -70,3 +83,15 @@ class FlippedSign(_Flat):
 
     def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
         return -self.path.log_ratio(beta, new_beta, features)
+
+
+class StuckEnds(AbstractPointwisePath):
+    """A geometric path whose derivative in beta is 0 at both ends: that of the `where` that returns the endpoints."""
+
+    base: DensityLike = eqx.field(converter=endpoint("base"))
+    target: DensityLike = eqx.field(converter=endpoint("target"))
+
+    def interpolate(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
+        inside = log_power_mean_pair(beta, log_base, log_target, 0.0)
+        xp = namespace(inside)
+        return xp.where(beta == 0, log_base, xp.where(beta == 1, log_target, inside))

@@ -6,20 +6,20 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from .._numerics import log_mean_exp
-from .._types import Point, PRNGKey
+from .._types import Point, ScalarLike
 from ..algorithms import AIS, BDMC
-from ..algorithms.base import State
-from ..algorithms.checks import example_of
+from ..algorithms.checks import raise_fault
+from ..annealing import State, anneal
+from ..arrays import namespace, sigmoid, to_host
 from ..densities import as_pytree
+from ..evaluation import layout_of, stream_for
 from ..kernels import HMC, FrozenKernel
 from ..kernels.gradient import LeapfrogParams
+from ..paths import AbstractPath
 from ..schedules import FixedSchedule, respace
 from .choose import with_delta
 
@@ -39,8 +39,8 @@ _GROUPS = 25
 class Settings(eqx.Module):
     """Settings of annealed chains: the q-path, the betas, and HMC with a step size at each of them."""
 
-    delta: Array
-    betas: Float[Array, " num"]
+    delta: ScalarLike
+    betas: Float[np.ndarray, " num"]
     kernel: FrozenKernel
     target_acceptance: float = eqx.field(static=True)
 
@@ -84,7 +84,7 @@ class Measured(NamedTuple):
 class Problems(NamedTuple):
     """The problems that share the settings: `path_of(problem)` is the path of one of the `data` (leading axis).
 
-    `target_samples` are exact draws from their targets, one each, or None.
+    `data` is None for a single problem. `target_samples` are exact draws from their targets, one each, or None.
     """
 
     path_of: Any
@@ -94,7 +94,7 @@ class Problems(NamedTuple):
 
     @property
     def num(self) -> int:
-        return int(jax.tree.leaves(self.data)[0].shape[0])
+        return 1 if self.data is None else int(jax.tree.leaves(self.data)[0].shape[0])
 
     @property
     def num_directions(self) -> int:
@@ -102,19 +102,26 @@ class Problems(NamedTuple):
 
     def with_pilot_chains(self, total: int) -> "Problems":
         """About `total` chains, eight for each of as many problems as that allows; one problem takes all of them."""
+        if self.data is None:
+            return self._replace(num_chains=int(np.clip(total, _CHAINS, 256)))
         num = min(self.num, max(1, total // _CHAINS))
         data, samples = jax.tree.map(lambda leaf: leaf[:num], (self.data, self.target_samples))
         return Problems(self.path_of, data, samples, int(np.clip(total // num, _CHAINS, 256)) if num == 1 else _CHAINS)
 
 
-def measure(problems: Problems, settings: Settings, key: PRNGKey) -> Measured:
-    """Run the chains once."""
-    keys = jax.random.split(key, problems.num)
+def measure(problems: Problems, settings: Settings, stream: Any) -> Measured:
+    """Run the chains once: those of a single problem on the host, those of many in one compiled program."""
+    if problems.data is None:
+        path, samples = problems.path_of(None), problems.target_samples
+        found = _measure_one(
+            path, samples, problems.num_chains, settings.delta, settings.betas, settings.kernel, stream
+        )
+        return Measured(*to_host((found[0][None], *found[1:])))
+    keys = jax.random.split(stream.as_key(), problems.num)
     path_of = as_pytree(problems.path_of)
-    parts = settings.delta, settings.betas, settings.kernel  # the acceptance that is wanted is no part of the program
-    return jax.tree.map(
-        np.asarray, _measure(path_of, problems.data, problems.target_samples, problems.num_chains, *parts, keys)
-    )
+    # The acceptance that is wanted is no part of the program; a Python number does not widen float32.
+    parts = float(settings.delta), settings.betas, settings.kernel
+    return to_host(_measure(path_of, problems.data, problems.target_samples, problems.num_chains, *parts, keys))
 
 
 @functools.partial(jax.jit, static_argnames="num_chains")
@@ -123,37 +130,50 @@ def _measure(
     data: Any,
     target_samples: Any,
     num_chains: int,
-    delta: Array,
-    betas: Array,
+    delta: Any,
+    betas: Any,
     kernel: FrozenKernel,
-    keys: Array,
+    keys: Any,
 ) -> Measured:
-    schedule = FixedSchedule(betas)
-    ends = jnp.asarray(_ends(betas.size - 1))
-
-    def one(data: Any, target_sample: Any, key: PRNGKey) -> Any:
-        path = with_delta(path_of(data), delta)
-        annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=key)
-
-        def step(state: State, _: None) -> tuple[State, Any]:
-            state, row = annealing.step(state)
-            spread = jnp.var(state.particles.position, axis=0, ddof=1)
-            return state, (row["acceptance"], row["increment"], state.log_weights, spread)
-
-        _, (acceptance, increment, log_weights, spread) = jax.lax.scan(step, state, None, length=betas.size - 1)
-        groups = jnp.diff(log_weights[ends], axis=0, prepend=jnp.zeros((1, num_chains), log_weights.dtype))
-        variance = jnp.var(groups, axis=1, ddof=1)
-        found = log_weights[-1], acceptance, increment, variance, spread[ends]
-        if target_sample is None:
-            return *found, None
-        reverse = BDMC(num_chains, schedule, kernel).reverse(path, target_sample, key=key)
-        # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
-        lost = jnp.cumsum(-(increment + reverse.stats["increment"][::-1]))[ends]
-        return *found, jnp.diff(lost, prepend=0.0)
+    def one(data: Any, target_sample: Any, key: Any) -> Any:
+        return _measure_one(path_of(data), target_sample, num_chains, delta, betas, kernel, key)
 
     log_weights, *rest = jax.vmap(one)(data, target_samples, keys)
-    rest = [None if values is None else jnp.mean(values, axis=0) for values in rest]
+    rest = [None if values is None else values.mean(axis=0) for values in rest]
     return Measured(log_weights, *rest)
+
+
+def _measure_one(
+    path: AbstractPath[Any],
+    target_sample: Any,
+    num_chains: int,
+    delta: Any,
+    betas: Any,
+    kernel: FrozenKernel,
+    key: Any,
+) -> Any:
+    """The fields of `Measured` for one problem."""
+    path, schedule, ends = with_delta(path, delta), FixedSchedule(betas), _ends(betas.shape[0] - 1)
+    stream = stream_for(key, path, betas, target_sample)
+    annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=stream)
+
+    def record(state: State, stats: dict[str, Any]) -> dict[str, Any]:
+        spread = state.particles.position.var(axis=0, ddof=1)
+        kept = {name: stats[name] for name in ("acceptance", "increment")}
+        return {**kept, "log_weights": state.log_weights, "spread": spread}
+
+    end, rows = anneal(annealing, state, record=record)
+    raise_fault(annealing.evaluator, end.fault, betas)
+    xp = namespace(rows)
+    log_weights = rows["log_weights"]
+    groups = xp.diff(log_weights[ends], axis=0, prepend=xp.zeros((1, num_chains), log_weights.dtype))
+    found = log_weights[-1], rows["acceptance"], rows["increment"], xp.var(groups, axis=1, ddof=1), rows["spread"][ends]
+    if target_sample is None:
+        return *found, None
+    reverse = BDMC(num_chains, schedule, kernel).reverse(path, target_sample, key=stream.fold(1))
+    # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
+    lost = xp.cumsum(-(rows["increment"] + reverse.stats["increment"][::-1]))[ends]
+    return *found, xp.diff(lost, prepend=0.0)
 
 
 def _ends(num_steps: int) -> np.ndarray:
@@ -176,18 +196,18 @@ def improve(settings: Settings, measured: Measured, gain: float) -> Settings:
     if measured.discrepancy is not None:
         costs = np.maximum(costs, measured.discrepancy - 2 * np.sqrt(2 * costs / measured.num))
     costs = np.minimum(costs, np.max(costs, where=np.isfinite(costs), initial=1e-300))
-    betas = respace(settings.betas, jnp.asarray(np.repeat(np.sqrt(costs / sizes), sizes)))
+    betas = respace(settings.betas, np.repeat(np.sqrt(costs / sizes), sizes))
     # The acceptance at a beta belongs to the step that ends there; the first beta has none of its own.
     old = settings.kernel.params.step_size
-    steps = old * jnp.exp(gain * jnp.asarray(np.concatenate([error[:1], error])))
-    step_size = jnp.exp(jnp.interp(betas, settings.betas, jnp.log(steps))).astype(old.dtype)
+    steps = old * np.exp(gain * np.concatenate([error[:1], error]))
+    step_size = np.exp(np.interp(betas, settings.betas, np.log(steps))).astype(old.dtype)
     params = settings.kernel.at(betas).params._replace(step_size=step_size)
     if settings.kernel.kernel.preconditioner == "diagonal":  # type: ignore[attr-defined]
         # Relative to the narrowest coordinate, which bounds the step size: that need not change with the others.
         scale = np.sqrt(measured.spread / np.min(measured.spread, axis=1, keepdims=True))
         scale = np.where(np.isfinite(scale), scale, 1.0)
         scale = [np.interp(betas, settings.betas[ends + 1], coordinate) for coordinate in scale.T]
-        params = params._replace(scale=jnp.asarray(np.stack(scale, axis=1), old.dtype))
+        params = params._replace(scale=np.stack(scale, axis=1).astype(old.dtype))
     kernel = FrozenKernel(settings.kernel.kernel, betas, params)
     return Settings(settings.delta, betas, kernel, settings.target_acceptance)
 
@@ -204,8 +224,8 @@ def with_leapfrog(settings: Settings, num_leapfrog: int, num_gradients: int) -> 
     num = 1 + num_gradients // num_leapfrog
     old = settings.kernel.kernel
     hmc = HMC(1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter)  # type: ignore[attr-defined]
-    position = jnp.linspace(0, settings.betas.size - 1, num)
-    betas = jnp.interp(position, jnp.arange(settings.betas.size), settings.betas)
+    position = np.linspace(0, settings.betas.size - 1, num)
+    betas = np.interp(position, np.arange(settings.betas.size), settings.betas)
     kernel = FrozenKernel(hmc, betas, settings.kernel.at(betas).params)
     return Settings(settings.delta, betas, kernel, settings.target_acceptance)
 
@@ -218,12 +238,12 @@ def with_q(settings: Settings, measured: Measured, delta: float) -> Settings:
     """
     ratio = np.interp(settings.betas[1:-1], settings.betas[1:], _smooth(measured.increment / np.diff(settings.betas)))
     inner = settings.betas[1:-1]
-    shifted = jax.nn.sigmoid(jnp.log(inner) - jnp.log1p(-inner) - delta * jnp.asarray(ratio))
+    shifted = sigmoid(np.log(inner) - np.log1p(-inner) - delta * ratio)
     # The ratio is measured with noise; betas must increase all the same.
-    ordered = jax.lax.cummax(jnp.concatenate([jnp.zeros(1), shifted, jnp.ones(1)]))
-    betas = 0.999 * ordered + 0.001 * jnp.linspace(0.0, 1.0, ordered.size)
+    ordered = np.maximum.accumulate(np.concatenate([[0.0], shifted, [1.0]]))
+    betas = 0.999 * ordered + 0.001 * np.linspace(0.0, 1.0, ordered.size)
     kernel = FrozenKernel(settings.kernel.kernel, betas, settings.kernel.params)
-    return Settings(jnp.asarray(delta), betas, kernel, settings.target_acceptance)
+    return Settings(np.asarray(delta), betas, kernel, settings.target_acceptance)
 
 
 class Trial(NamedTuple):
@@ -233,9 +253,9 @@ class Trial(NamedTuple):
     measured: Measured
 
 
-def rounds(problems: Problems, settings: Settings, num_rounds: int, key: PRNGKey) -> Trial:
+def rounds(problems: Problems, settings: Settings, num_rounds: int, stream: Any) -> Trial:
     """Measure and improve, several times, with smaller and smaller changes; then measure what came out."""
-    keys = jax.random.split(key, num_rounds + 1)
+    keys = stream.split(num_rounds + 1)
     for i in range(num_rounds):
         settings = improve(settings, measure(problems, settings, keys[i]), (i + 1) ** -0.5)
     return Trial(settings, measure(problems, settings, keys[num_rounds]))
@@ -257,14 +277,14 @@ def best_of(trials: list[Trial]) -> Trial:
     return trials[min(range(len(trials)), key=score)]
 
 
-def rough_settings(problems: Problems, kernel: HMC, key: PRNGKey) -> Settings:
+def rough_settings(problems: Problems, kernel: HMC) -> Settings:
     """Where the search starts when nothing is known: a linear schedule and one step size."""
     path = problems.path_of(jax.tree.map(lambda leaf: leaf[0], problems.data))
-    position = ravel_pytree(example_of(path, key))[0]
-    betas = jnp.linspace(0.0, 1.0, _ROUGH)
-    step_size = jnp.full(_ROUGH, position.size**-0.25, position.dtype)
-    params = LeapfrogParams(jnp.ones((_ROUGH, position.size), position.dtype), step_size)
-    return Settings(jnp.asarray(0.0), betas, FrozenKernel(kernel, betas, params), FIRST_ACCEPTANCE)
+    layout = layout_of(path)
+    betas = np.linspace(0.0, 1.0, _ROUGH)
+    step_size = np.full(_ROUGH, layout.dimension**-0.25, layout.dtype)
+    params = LeapfrogParams(np.ones((_ROUGH, layout.dimension), layout.dtype), step_size)
+    return Settings(np.asarray(0.0), betas, FrozenKernel(kernel, betas, params), FIRST_ACCEPTANCE)
 
 
 class Search(NamedTuple):
@@ -303,13 +323,13 @@ def num_pilot_gradients(start: Settings, num_gradients: int, num_directions: int
     return directions * (rough + trials * short) + 3 * num_directions * num_gradients
 
 
-def tune_chains(problems: Problems, start: Settings, num_gradients: int, search: Search, key: PRNGKey) -> Trial:
+def tune_chains(problems: Problems, start: Settings, num_gradients: int, search: Search, stream: Any) -> Trial:
     """Settings for chains of `num_gradients` gradients.
 
     One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, acceptance and q on shorter
     runs, then step sizes and schedule again at full length, in both directions where that can be.
     """
-    keys = jax.random.split(key, 5)
+    keys = stream.split(5)
     short = _short(num_gradients)
     # Chains that cannot be shorter run one program, in both directions, throughout.
     trial = problems if short == num_gradients else problems._replace(target_samples=None)

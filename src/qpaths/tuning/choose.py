@@ -1,25 +1,23 @@
 """Rules for q: the paper's three, and the one that maximises what the sampler itself achieves."""
 
 import difflib
-import functools
+import itertools
 import math
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
-from jax import Array
 from jaxtyping import Float
 
-from .._numerics import log_ess
-from .._types import PRNGKey, Scalar
+from .._numerics import log_ess, log_power_mean_pair
+from .._types import PRNGKey
 from ..algorithms import SMC
-from ..algorithms.base import Annealing, State
-from ..algorithms.checks import check_num, check_parts, draw_points, example_of
-from ..algorithms.smc import stack
+from ..algorithms.checks import check_num, check_parts
+from ..annealing import anneal
+from ..arrays import quiet, to_host
+from ..evaluation import evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, QPath
+from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
 
 METHODS = ("bound", "ess", "grid", "rho")
@@ -58,11 +56,11 @@ def choose_q(
     check_num("num_seeds", num_seeds, smallest=1)
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_parts(kernel, *([] if schedule is None or isinstance(schedule, int) else [schedule]))
-    example_of(path, key)
+    stream = stream_for(key, path, pilots=True)
     if method == "rho":
-        return with_delta(path, 1 / _largest_log_weight(_log_weights(path, key, num_particles)))
+        return with_delta(path, 1 / _largest_log_weight(_log_weights(path, stream, kernel, num_particles)))
     if method == "ess":
-        return with_delta(path, _ess_heuristic(path, key, num_particles, schedule)[1])
+        return with_delta(path, _ess_heuristic(path, stream, kernel, num_particles, schedule)[1])
     if method == "grid" and log_evidence is None:
         raise ValueError("`log_evidence` must be given for `method='grid'`: it compares with a known truth, got None.")
     if log_evidence is not None and not math.isfinite(log_evidence):
@@ -71,11 +69,11 @@ def choose_q(
         )
     candidates = _candidates(deltas)
     if method == "bound":
-        return with_delta(path, compare(path, candidates, schedule, kernel, num_particles, num_seeds, key=key).delta)
-    draw_key, run_key = jax.random.split(key)
-    candidates, betas = _schedules(path, candidates, schedule, kernel, num_particles, draw_key)
+        return with_delta(path, compare(path, candidates, schedule, kernel, num_particles, num_seeds, key=stream).delta)
+    draw, run = stream.split(2)
+    candidates, betas = _schedules(path, candidates, schedule, kernel, num_particles, draw)
     indices = np.repeat(np.arange(len(candidates)), num_seeds)
-    values = _judge(path, kernel, num_particles, candidates[indices], betas[indices], run_key)
+    values = _judge(path, kernel, num_particles, candidates[indices], betas[indices], run)
     errors = np.median(np.abs(values.reshape(-1, num_seeds) - log_evidence), axis=1)
     return with_delta(path, candidates[np.argmin(errors)])
 
@@ -92,17 +90,18 @@ def _candidates(deltas: Any) -> Float[np.ndarray, " candidates"]:
     return values
 
 
-def _log_weights(path: AbstractPath[Any], key: PRNGKey, num: int) -> Float[np.ndarray, " n"]:
+def _log_weights(
+    path: AbstractPath[Any], stream: Any, kernel: AbstractKernel[Any], num: int
+) -> Float[np.ndarray, " n"]:
     """Log target over base at draws from the base, those of positive mass."""
-    points = draw_points(path, key, num)
-    log_weights = np.asarray(
-        jax.jit(lambda path, points: jax.vmap(lambda x: path.target.log_prob(x) - path.base.log_prob(x))(points))(
-            path, points
-        )
-    )
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    positions = evaluator.draw(stream, num)
+    values = to_host(evaluator.values(positions))
+    with quiet():
+        log_weights = values.log_target - values.log_base
     if np.isnan(log_weights).any() or (log_weights == np.inf).any():
         where = int(np.argmax(np.isnan(log_weights) | (log_weights == np.inf)))
-        point = jax.tree.map(lambda leaf: leaf[where], points)
+        point = evaluator.layout.points(to_host(positions[where]))
         raise FloatingPointError(
             f"log target minus log base is {log_weights[where]} at the draw {point} from the base: mend it there."
         )
@@ -119,39 +118,41 @@ def _largest_log_weight(log_weights: Float[np.ndarray, " n"]) -> float:
 
 
 def _ess_heuristic(
-    path: AbstractPath[Any], key: PRNGKey, num: int, schedule: AbstractSchedule | int | None
+    path: AbstractPath[Any],
+    stream: Any,
+    kernel: AbstractKernel[Any],
+    num: int,
+    schedule: AbstractSchedule | int | None,
 ) -> tuple[float, float]:
     """Algorithm 1 of the appendix, with its 100 restarts and spread of 0.1 in log10 of rho: first beta and 1 / rho."""
-    draw_key, restart_key = jax.random.split(key)
-    log_weights = jnp.asarray(_log_weights(path, draw_key, num))
+    import scipy.optimize
+
+    draw, restart = stream.split(2)
+    log_weights = _log_weights(path, draw, kernel, num)
     first = float(schedule.betas[1]) if isinstance(schedule, AbstractFixedSchedule) else None
-    log_scale = getattr(path, "log_scale", 0.0)
+    log_scale = to_host(getattr(path, "log_scale", 0.0))
 
-    @jax.jit
-    def loss(beta: Scalar, log_rho: Scalar) -> Scalar:
+    @quiet()
+    def loss(beta: float, log_rho: float) -> float:
         # The base's own value does not matter: the weights are those of the path over the base.
-        unit = QPath(_unused, _unused, delta=10.0**-log_rho, log_scale=log_scale)
-        ess = jnp.exp(log_ess(unit.interpolate(beta, 0.0, log_weights))) / log_weights.size
-        return jnp.square(ess - 0.5)
+        delta = 10.0**-log_rho
+        ess = np.exp(log_ess(log_power_mean_pair(beta, 0.0, log_weights, delta, delta * log_scale))) / log_weights.size
+        return float(np.square(ess - 0.5))
 
-    log_rho = np.log10(_largest_log_weight(np.asarray(log_weights)))
-    starts = log_rho + 0.1 * np.asarray(jax.random.normal(restart_key, (100,)))
+    log_rho = np.log10(_largest_log_weight(log_weights))
+    starts = log_rho + 0.1 * np.asarray(restart.normal((100,)))
     anywhere = (-np.inf, np.inf)
     best, best_loss = (1.0, log_rho), np.inf
     for start in starts:
         if first is None:
             found = scipy.optimize.minimize(
-                lambda v: float(loss(v[0], v[1])), [1.0, start], method="Powell", bounds=[(1e-12, 1.0), anywhere]
+                lambda v: loss(v[0], v[1]), [1.0, start], method="Powell", bounds=[(1e-12, 1.0), anywhere]
             )
         else:
-            found = scipy.optimize.minimize(lambda v: float(loss(first, v[0])), [start], method="Powell")
+            found = scipy.optimize.minimize(lambda v: loss(first, v[0]), [start], method="Powell")
         if found.fun < best_loss:
             best, best_loss = (first or float(found.x[0]), float(found.x[-1])), found.fun
     return best[0], 10.0 ** -best[1]
-
-
-def _unused(x: Any) -> Array:
-    return jnp.zeros(())
 
 
 def _schedules(
@@ -160,7 +161,7 @@ def _schedules(
     schedule: AbstractSchedule | int | None,
     kernel: AbstractKernel[Any],
     num_particles: int,
-    key: PRNGKey,
+    key: Any,
 ) -> tuple[Float[np.ndarray, " kept"], Float[np.ndarray, "kept num"]]:
     """The candidates that can be judged, and the betas on which each is; one that does not reach 1 is dropped."""
     if isinstance(schedule, AbstractFixedSchedule):
@@ -168,48 +169,25 @@ def _schedules(
     if isinstance(schedule, int):
         check_num("schedule", schedule)
     target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else 0.5
-    algorithm = SMC(num_particles, AdaptiveSchedule(target_ess), kernel)
-    annealing, start = algorithm.begin(path, key=key)
-    state = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(deltas), *leaf.shape)), start)
-    rows: list[Any] = []
-    while float(jnp.min(state.beta)) < 1 and len(rows) < _MAX_STEPS:
-        state, row = _advance_all(annealing, jnp.asarray(deltas), state)
-        rows.append({name: row[name] for name in ("beta", "length")})
-    stats = jax.tree.map(np.asarray, stack(rows))
-    kept = np.flatnonzero(stats["beta"][-1] >= 1)
-    if kept.size == 0:
+    algorithm = SMC(num_particles, AdaptiveSchedule(target_ess, max_num=_MAX_STEPS), kernel)
+    runs: list[tuple[float, Any]] = []
+    for delta in deltas:
+        # From the same draws for all: what differs then is the path.
+        annealing, state = algorithm.begin(with_delta(path, delta), key=key)
+        try:
+            state, stats = anneal(annealing, state, record=lambda _, stats: {n: stats[n] for n in ("beta", "length")})
+        except RuntimeError:  # too many steps
+            continue
+        if float(state.beta) >= 1:
+            runs.append((float(delta), stats))
+    if not runs:
         raise RuntimeError(
-            f"no adaptive run reached beta = 1 in {len(rows)} steps for any of the deltas {deltas.tolist()}: take more "
-            f"particles, a lower `target_ess`, or a fixed schedule."
+            f"no adaptive run reached beta = 1 in {_MAX_STEPS} steps for any of the deltas {deltas.tolist()}: take "
+            f"more particles, a lower `target_ess`, or a fixed schedule."
         )
-    deltas = deltas[kept]
-    steps = [1 + int(np.argmax(stats["beta"][:, i] >= 1)) for i in kept]
-    num = schedule if isinstance(schedule, int) else 1 + steps[int(np.argmin(np.abs(deltas)))]
-    betas = [
-        respace(jnp.concatenate([jnp.zeros(1), stats["beta"][:n, i]]), jnp.asarray(stats["length"][:n, i]), num)
-        for i, n in zip(kept, steps, strict=True)
-    ]
-    return deltas, np.stack(betas)
-
-
-@jax.jit
-def _advance_all(annealing: Annealing, deltas: Float[Array, " candidates"], state: State) -> tuple[State, Any]:
-    """One adaptive step of every candidate from its own beta; those at 1 stay there."""
-
-    def advance(delta: Scalar, state: State) -> tuple[State, Any]:
-        its_own = Annealing(
-            with_delta(annealing.path, delta),
-            annealing.kernel,
-            annealing.population,
-            None,
-            annealing.target_ess,
-            None,
-            annealing.example,
-            annealing.key,
-        )
-        return its_own.step(state)
-
-    return jax.lax.map(lambda pair: advance(*pair), (deltas, state), batch_size=8)
+    kept = np.array([delta for delta, _ in runs])
+    num = schedule if isinstance(schedule, int) else 1 + runs[int(np.argmin(np.abs(kept)))][1]["beta"].size
+    return kept, np.stack([respace(np.append(0.0, s["beta"]), s["length"], num) for _, s in runs])
 
 
 def _judge(
@@ -218,23 +196,16 @@ def _judge(
     num_particles: int,
     deltas: Float[np.ndarray, " runs"],
     betas: Float[np.ndarray, "runs num"],
-    key: PRNGKey,
+    stream: Any,
 ) -> Float[np.ndarray, " runs"]:
-    """Log Z-hat of one run of SMC for each of the given deltas and schedules, in one compiled call."""
-    keys = jax.random.split(key, len(deltas))
-    return np.asarray(_log_evidences(path, kernel, num_particles, jnp.asarray(deltas), jnp.asarray(betas), keys))
-
-
-@functools.partial(jax.jit, static_argnames="num_particles")
-def _log_evidences(
-    path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, deltas: Array, betas: Array, keys: Array
-) -> Float[Array, " runs"]:
-    def run(arguments: tuple[Array, Array, PRNGKey]) -> Scalar:
-        delta, betas, key = arguments
-        result = SMC(num_particles, FixedSchedule(betas), kernel).run(with_delta(path, delta), key=key)
-        return jnp.where(result.status == 0, result.log_evidence, -jnp.inf)
-
-    return jax.lax.map(run, (deltas, betas, keys), batch_size=4)
+    """Log Z-hat of one run of SMC for each of the given deltas and schedules; `-inf` where no particle has weight."""
+    values = []
+    for number, (delta, own) in enumerate(zip(deltas, betas, strict=True)):
+        algorithm = SMC(num_particles, FixedSchedule(own), kernel)
+        annealing, state = algorithm.begin(with_delta(path, delta), key=stream.fold(number))
+        state, _ = anneal(annealing, state, record=lambda state, _: {"beta": state.beta})
+        values.append(float(state.log_evidence) if int(state.fault.status) == Status.OK else -np.inf)
+    return np.array(values)
 
 
 class Winner(NamedTuple):
@@ -255,23 +226,22 @@ def compare(
     num_particles: int,
     num_seeds: int,
     *,
-    key: PRNGKey,
+    key: Any,
 ) -> Winner:
     """Successive halving by the mean log Z-hat: every round makes as many runs, shared by half as many candidates.
 
     The candidate nearest to the geometric path stays to the end, for the winner to be compared with it. One whose
     adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
     """
-    draw_key, key = jax.random.split(key)
+    draw, judge = key.split(2)
     num_given = len(deltas)
-    deltas, betas = _schedules(path, deltas, schedule, kernel, num_particles, draw_key)
+    deltas, betas = _schedules(path, deltas, schedule, kernel, num_particles, draw)
     num_dropped = num_given - len(deltas)
     values: list[list[float]] = [[] for _ in deltas]
     alive, geometric = list(range(len(deltas))), int(np.argmin(np.abs(deltas)))
-    while True:
-        key, round_key = jax.random.split(key)
+    for number in itertools.count():
         indices = [alive[i % len(alive)] for i in range(len(deltas) * num_seeds)]
-        found = _judge(path, kernel, num_particles, deltas[indices], betas[indices], round_key)
+        found = _judge(path, kernel, num_particles, deltas[indices], betas[indices], judge.fold(number))
         for i, value in zip(indices, found, strict=True):
             values[i].append(float(value))
         ranked = sorted(alive, key=lambda i: -np.mean(values[i]))

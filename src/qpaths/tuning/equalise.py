@@ -3,15 +3,14 @@
 import math
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax import Array
 from jaxtyping import Float
 
-from .._types import Point, PRNGKey
+from .._types import AnyArray, Point, PRNGKey
 from ..algorithms import BDMC
 from ..algorithms.checks import check_num
+from ..arrays import to_host
+from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
@@ -61,19 +60,20 @@ def equalise(
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_num("num_rounds", num_rounds, smallest=1)
     num, start = _number_and_start(schedule)
-    known: tuple[Array, Array] | None = None
+    known: tuple[AnyArray, AnyArray] | None = None
+    stream = stream_for(key, path, pilots=True)
     for done in range(1, num_rounds + 1):
-        key, round_key = jax.random.split(key)
+        round_key = stream.fold(done)
         both = target_samples is not None and isinstance(start, AbstractFixedSchedule)
         if both:
             old, lengths = _discrepancies(path, start, kernel, num_particles, target_samples, round_key)
         else:
             pilot = run_pilot(path, start, kernel, num_particles, key=round_key)
-            old, lengths = pilot.betas, pilot.lengths
-        total = jnp.concatenate([jnp.zeros(1), jnp.cumsum(lengths)])
+            old, lengths = to_host((pilot.betas, pilot.lengths))
+        total = np.concatenate([np.zeros(1), np.cumsum(lengths)])
         if known is not None:
-            total = 0.5 * (total + jnp.interp(old, *known))
-        betas = respace(old, jnp.diff(total), num)
+            total = 0.5 * (total + np.interp(old, *known))
+        betas = respace(old, np.diff(total), num)
         start, known = FixedSchedule(betas), (old, total)
         # An adaptive run is only a first look, and so is a round without the reverse chains that are to decide.
         if done > 1 and _change(old, betas) < _SETTLED:
@@ -96,18 +96,18 @@ def _discrepancies(
     kernel: AbstractKernel[Any],
     num_chains: int,
     target_samples: Point | None,
-    key: PRNGKey,
-) -> tuple[Float[Array, " num"], Float[Array, " steps"]]:
+    key: Any,
+) -> tuple[Float[AnyArray, " num"], Float[AnyArray, " steps"]]:
     """Betas, and the root of what each step adds to the gap of bidirectional Monte Carlo.
 
     Step k of the forward chains and step num - k of the reverse ones lie between the same two distributions.
     """
     bounds = BDMC(num_chains, schedule, kernel).run(path, target_samples, key=key)
     lost = -(bounds.forward.stats["increment"] + bounds.reverse.stats["increment"][::-1])
-    return bounds.forward.betas, jnp.sqrt(jnp.maximum(lost, 0.0))
+    return to_host((bounds.forward.betas, (lost.clip(0.0)) ** 0.5))
 
 
-def _change(old: Float[Array, " num"], new: Float[Array, " num"]) -> float:
+def _change(old: Float[AnyArray, " num"], new: Float[AnyArray, " num"]) -> float:
     """Largest move of a beta, as a share of the smaller of the two steps beside it."""
     if old.size != new.size:
         return math.inf

@@ -4,14 +4,14 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax.numpy as jnp
-from jax import Array
+import numpy as np
 from jaxtyping import Float
 
-from .._types import PRNGKey
+from .._types import AnyArray, Rows
 from ..algorithms import SMC
-from ..algorithms.base import Halves, State, advance
-from ..algorithms.smc import stack
+from ..annealing import State, anneal
+from ..annealing.loop import Annealing, find_next, frozen, pilot_params
+from ..arrays import to_host
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import Result
@@ -29,24 +29,32 @@ class Pilot(NamedTuple):
     kernel: FrozenKernel
     state: State
     result: Result
+    annealing: Annealing
 
     @property
-    def betas(self) -> Float[Array, " num"]:
+    def betas(self) -> Float[AnyArray, " num"]:
         return self.kernel.betas
 
     @property
-    def lengths(self) -> Float[Array, " steps"]:
+    def lengths(self) -> Float[AnyArray, " steps"]:
         return self.result.stats["length"]
 
     @property
     def reached(self) -> bool:
         """Whether it came to beta = 1 without a leap that lost most of the population."""
-        return float(jnp.max(self.lengths)) < _LEAP
+        return float(np.max(self.lengths)) < _LEAP
 
     @property
     def barrier(self) -> float:
         """The length of the whole path."""
-        return float(jnp.sum(self.lengths))
+        return float(np.sum(self.lengths))
+
+    @property
+    def draws(self) -> tuple[Rows, Rows | None]:
+        """Positions of the last particles, and the target's scores there if the kernel has them."""
+        particles = self.state.particles
+        scores = None if particles.slopes is None else self.annealing.evaluator.score(1.0, particles)
+        return to_host((particles.position, scores))
 
 
 def run_pilot(
@@ -55,7 +63,7 @@ def run_pilot(
     kernel: AbstractKernel[Any],
     num_particles: int,
     *,
-    key: PRNGKey,
+    key: Any,
     max_cost: float = math.inf,
 ) -> Pilot:
     """One run of SMC that keeps the parameters of the kernel at every beta.
@@ -64,19 +72,22 @@ def run_pilot(
     cost more than all of them the rest in one leap: the weights then show how far the population was from the target.
     """
     algorithm = SMC(num_particles, schedule, kernel)
-    annealing, state = algorithm.begin(path, key=key)
-    params, rows = [_whole(state.params)], list[Any]()
-    while algorithm.unfinished(state, rows):
-        if annealing.target_ess is not None:
-            cost = algorithm.count(len(rows) + 2).cost
-            wanted = 0.0 if cost > max_cost else _HURRY if cost > 0.5 * max_cost else annealing.target_ess
-            annealing = eqx.tree_at(lambda a: a.target_ess, annealing, jnp.asarray(wanted))
-        state, row = advance(annealing, state)
-        params.append(_whole(state.params))
-        rows.append(row)
-    result = algorithm.finish(annealing, state, stack(rows))
-    return Pilot(FrozenKernel(kernel, result.betas, stack(params)), state, result)
+    annealing, start = algorithm.begin(path, key=key)
 
+    def choose(state: State) -> Any:
+        if annealing.target_ess is None:
+            return find_next(annealing, state)
+        cost = algorithm.count(int(state.stage) + 2).cost
+        if cost > max_cost:
+            return 1.0
+        wanted = _HURRY if cost > 0.5 * max_cost else annealing.target_ess
+        return find_next(eqx.tree_at(lambda a: a.target_ess, annealing, wanted), state)
 
-def _whole(params: Any) -> Any:
-    return params.mean if isinstance(params, Halves) else params
+    state, stats = anneal(annealing, start, record=pilot_params, choose=choose)
+    fitted, stats = frozen(annealing, start, stats)
+    return Pilot(
+        FrozenKernel(kernel, *to_host((fitted.betas, fitted.params))),
+        state,
+        algorithm.finish(annealing, state, stats),
+        annealing,
+    )

@@ -1,23 +1,23 @@
 """A reference distribution fitted to a pilot's particles: where to anneal from when the base is far from the target."""
 
+import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import jax
-import jax.numpy as jnp
 import numpy as np
-import scipy.linalg
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from .._modules import Module
 from .._numerics import log_ess
-from .._types import Point, PRNGKey, Scalar, ScalarLike
+from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
+from ..arrays import TracedStream, namespace, sigmoid
 from ..densities import DensityLike, draw, evaluate
 from ..estimators import importance_log_evidence
-from ..families import MultivariateStudentT
+from ..evaluation import AbstractEvaluator, Layout
 
 Matrix = Float[np.ndarray, "d d"]
-Rows = Float[np.ndarray, "n d"]
+HostRows = Float[np.ndarray, "n d"]
 Directions = Float[np.ndarray, "k d"]
 
 _HEAVIEST, _LIGHTEST = 4.0, 30.0
@@ -26,34 +26,92 @@ _BIMODAL = 0.6
 """Of Sarle's coefficient, which is 1/3 for a normal, 5/9 for a uniform and an exponential, 1 for two points."""
 
 
-class Reference(eqx.Module):
+class FittedT(Module):
+    """A multivariate Student-t distribution by products with matrices alone: rows in, numbers out."""
+
+    df: float = eqx.field(static=True)
+    mean: Float[AnyArray, " d"]
+    factor: Float[AnyArray, "d d"]
+    """Cholesky factor of the scale matrix."""
+    inverse: Float[AnyArray, "d d"]
+
+    @staticmethod
+    def of(df: float, mean: np.ndarray, scale_matrix: np.ndarray) -> "FittedT":
+        """An error of numpy where the matrix is not positive definite."""
+        factor = np.linalg.cholesky(scale_matrix)
+        return FittedT(df, mean, factor, np.linalg.inv(factor))
+
+    def log_prob_and_slope(self, positions: Rows) -> tuple[Vector, Rows]:
+        """Log density and its gradient."""
+        xp = namespace(positions)
+        dimension = self.mean.shape[0]
+        white = (positions - self.mean) @ self.inverse.T
+        squared = xp.sum(white**2, axis=-1)
+        constant = (
+            math.lgamma(0.5 * (self.df + dimension))
+            - math.lgamma(0.5 * self.df)
+            - 0.5 * dimension * math.log(math.pi * self.df)
+            - xp.sum(xp.log(xp.diag(self.factor)))
+        )
+        log_prob = constant - 0.5 * (self.df + dimension) * xp.log1p(squared / self.df)
+        slope = -((self.df + dimension) / (self.df + squared))[..., None] * (white @ self.inverse)
+        return log_prob.astype(positions.dtype), slope.astype(positions.dtype)
+
+    def draw(self, stream: Any, num: int) -> Rows:
+        """`num` rows."""
+        normals, gammas = stream.split(2)
+        noise = normals.normal((num, self.mean.shape[0]))
+        mixing = gammas.gamma(0.5 * self.df, (num, 1)) / (0.5 * self.df)
+        return self.mean + (noise / mixing**0.5) @ self.factor.T
+
+
+class Reference(Module):
     """A Student-t distribution mixed with a little of the base: normalised, sampleable, and with the base's support.
 
     The share of the base is the defence: whatever mass of the target the fit has missed, the weight there is at most
-    `1 / share` times what it would be from the base.
+    `1 / share` times what it would be from the base. Evaluators see that it is built on the base (`inner`) and evaluate
+    that one alone, so that a run from a reference compiles nothing.
     """
 
-    fitted: MultivariateStudentT
-    base: DensityLike
-    share: ScalarLike
-    example: Point
+    fitted: FittedT
+    inner: DensityLike
+    share: float = eqx.field(static=True)
+    layout: Layout = eqx.field(static=True)
+
+    def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
+        """Log density at rows and its gradient, from those of the base."""
+        xp = namespace(positions, log_inner)
+        fitted, fitted_slope = self.fitted.log_prob_and_slope(positions)
+        near, far = math.log1p(-self.share) + fitted, math.log(self.share) + log_inner
+        value = xp.logaddexp(near, far)
+        if inner_slope is None:
+            return value, None
+        part = sigmoid(far - near)[:, None]
+        # Where the base has no mass its slope means nothing.
+        return value, (1 - part) * fitted_slope + xp.where(part > 0, part * inner_slope, 0.0)
+
+    def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
+        """Rows of draws; `draw_inner(stream, num)` makes those of the base."""
+        which, near, far = stream.split(3)
+        is_far = which.uniform((num, 1)) < self.share
+        near_rows, far_rows = self.fitted.draw(near, num), draw_inner(far, num)
+        return namespace(near_rows, far_rows).where(is_far, far_rows, near_rows).astype(far_rows.dtype)
 
     def log_prob(self, x: Point) -> Scalar:
-        near = jnp.log1p(-self.share) + self.fitted.log_prob(ravel_pytree(x)[0])
-        return jnp.logaddexp(near, jnp.log(self.share) + evaluate(self.base, x, "base"))
+        row = self.layout.rows(x)[None]
+        return self.given_inner(row, evaluate(self.inner, x, "base")[None], None)[0][0]
 
     def sample(self, key: PRNGKey) -> Point:
-        which, key = jax.random.split(key)
-        near = ravel_pytree(self.example)[1](self.fitted.sample(key))
-        far = draw(self.base, key, "base")
-        is_far = jax.random.bernoulli(which, self.share)
-        return jax.tree.map(lambda a, b: jnp.where(is_far, a, b), far, near)
+        def draw_inner(stream: Any, num: int) -> Any:
+            return self.layout.rows(draw(self.inner, stream.key, "base"))[None]
+
+        return self.layout.points(self.draw_rows(TracedStream(key), 1, draw_inner)[0])
 
 
 class Fit(NamedTuple):
     """A fitted distribution, and the reason why it must not be used, if there is one."""
 
-    fitted: MultivariateStudentT | None
+    fitted: FittedT | None
     refusal: str
 
 
@@ -82,16 +140,16 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
         return Fit(None, "the particles lie in a subspace")
-    white = scipy.linalg.solve_triangular(factor, (x - mean).T, lower=True).T
+    white = np.linalg.solve(factor, (x - mean).T).T
     if _looks_bimodal(white):
         return Fit(None, "the particles fall into several groups")
     df = _degrees_of_freedom(white)
     if df <= _HEAVIEST:
         return Fit(None, "the particles have heavy tails")
-    return Fit(MultivariateStudentT(df, jnp.asarray(mean), jnp.asarray(matrix * (df - 2) / df)), "")
+    return Fit(FittedT.of(df, mean, matrix * (df - 2) / df), "")
 
 
-def _covariance(x: Rows) -> Matrix:
+def _covariance(x: HostRows) -> Matrix:
     """Sample covariance, shrunk to its diagonal when the rows are hardly more than the columns."""
     covariance = np.atleast_2d(np.cov(x.T))
     share = max(0.0, 3 * x.shape[1] / x.shape[0] - 1)
@@ -109,7 +167,7 @@ def _geometric_mean(a: Matrix, b: Matrix) -> Matrix:
     return 0.5 * (mean + mean.T)
 
 
-def _degrees_of_freedom(white: Rows) -> float:
+def _degrees_of_freedom(white: HostRows) -> float:
     """From the fourth moment of the Mahalanobis distance, `(df - 2) / (df - 4)` times the normal's."""
     dimension = white.shape[1]
     squared = np.sum(np.square(white), axis=1)
@@ -117,7 +175,7 @@ def _degrees_of_freedom(white: Rows) -> float:
     return float(np.clip(4 + 2 / max(kurtosis - 1, 1e-3), _HEAVIEST, _LIGHTEST))
 
 
-def _looks_bimodal(white: Rows) -> bool:
+def _looks_bimodal(white: HostRows) -> bool:
     """Whether some projection of one half of the rows falls into two groups, and that of the other half too.
 
     The projections are the directions that the moments single out, and the fixed points of projection pursuit that
@@ -130,7 +188,7 @@ def _looks_bimodal(white: Rows) -> bool:
     return any(min(_bimodality(search @ w), _bimodality(judge @ w)) > _BIMODAL for w in directions)
 
 
-def _pursue(white: Rows, directions: Directions, power: int) -> Directions:
+def _pursue(white: HostRows, directions: Directions, power: int) -> Directions:
     for _ in range(20):
         moment = (white @ directions.T).T ** power @ white / len(white)
         directions = moment - (3 * directions if power == 3 else 0)
@@ -138,7 +196,7 @@ def _pursue(white: Rows, directions: Directions, power: int) -> Directions:
     return directions
 
 
-def _conspicuous_directions(white: Rows) -> Directions:
+def _conspicuous_directions(white: HostRows) -> Directions:
     """The principal axes, `E[z |z|^2]`, and the extreme eigenvectors of `E[z z' |z|^2]`.
 
     Where the rows were whitened with the scores, an axis of large variance is one along which the draws spread more
@@ -161,35 +219,23 @@ def _bimodality(values: Float[np.ndarray, " n"]) -> float:
     return float((skewness**2 + 1) / (np.mean(centred**4) / variance**2))
 
 
-def share_outside(reference: DensityLike, target: DensityLike, num: int, *, key: PRNGKey) -> float:
-    """Share of `num` draws from the reference at which the target has no mass: beyond a hard bound."""
-
-    @jax.jit
-    def is_outside(key: PRNGKey) -> Any:
-        return evaluate(target, draw(reference, key, "reference"), "target") == -jnp.inf
-
-    return float(jnp.mean(jax.vmap(is_outside)(jax.random.split(key, num))))
+def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, *, stream: Any) -> float:
+    """Share of `num` draws from what was fitted at which the target has no mass: beyond a hard bound."""
+    positions = reference.fitted.draw(stream, num)
+    return float(np.mean(np.asarray(evaluator.values(positions).log_target) == -np.inf))
 
 
-def log_mass(density: DensityLike, points: Point, *, key: PRNGKey) -> tuple[float, float] | None:
-    """Log of the integral of a density and its standard error, by importance sampling around draws from it.
+def log_mass(evaluator: AbstractEvaluator, positions: Rows, *, stream: Any) -> tuple[float, float] | None:
+    """Log of the integral of the base and its standard error, by importance sampling around draws from it.
 
-    The proposal is fitted to `points`; None where no fit can be trusted or too few of its draws have weight.
+    The proposal is fitted to `positions`; None where no fit can be trusted or too few of its draws have weight.
     """
-    example = jax.tree.map(lambda leaf: leaf[0], points)
-    rows = np.asarray(jax.vmap(lambda x: ravel_pytree(x)[0])(points))
-    fitted = fit_reference(rows).fitted
+    fitted = fit_reference(positions).fitted
     if fitted is None:
         return None
-    unravel = ravel_pytree(example)[1]
-
-    @jax.jit
-    def log_weight(key: PRNGKey) -> Scalar:
-        x = fitted.sample(key)
-        return evaluate(density, unravel(x), "base") - fitted.log_prob(x)
-
-    log_weights = jax.vmap(log_weight)(jax.random.split(key, rows.shape[0]))
-    if not jnp.exp(log_ess(log_weights)) > 0.05 * rows.shape[0]:
+    proposed = fitted.draw(stream, positions.shape[0])
+    log_weights = np.asarray(evaluator.values(proposed).log_base) - np.asarray(fitted.log_prob_and_slope(proposed)[0])
+    if not np.exp(log_ess(log_weights)) > 0.05 * positions.shape[0]:
         return None
     value, error = importance_log_evidence(log_weights)
     return float(value), float(error)

@@ -2,20 +2,14 @@
 
 from typing import Any
 
-import equinox as eqx
-import jax
-import jax.numpy as jnp
-
-from .._types import Point
-from ..algorithms import SMC
-from ..families import MultivariateStudentT
+from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import NumEvaluations
-from ..schedules import AdaptiveSchedule, FixedSchedule
+from ..schedules import FixedSchedule
 from .choose import with_delta
-from .reference import Reference
-from .tune import Tuned
+from .reference import FittedT, Reference
+from .tune import Tuned, from_base
 
 
 def to_tree(tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -26,34 +20,31 @@ def to_tree(tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]:
         "warnings": list(tuned.warnings),
         "barrier": tuned.barrier,
         "num_evaluations": tuned.num_evaluations._asdict(),
+        "share": base.share if isinstance(base, Reference) else None,
+        "df": base.fitted.df if isinstance(base, Reference) else None,
     }
     arrays = {
         "betas": tuned.schedule.betas,
-        "kernel_betas": tuned.kernel.betas,
-        "params": jax.tree.leaves(tuned.kernel.params),
+        "kernel": tuned.kernel.arrays,
         "delta": getattr(tuned.path, "delta", None),
-        "share": base.share if isinstance(base, Reference) else None,
-        "fitted": [base.fitted.df, base.fitted.mean, base.fitted.scale_matrix] if isinstance(base, Reference) else None,
+        "fitted": [base.fitted.mean, base.fitted.factor, base.fitted.inverse] if isinstance(base, Reference) else None,
     }
     return notes, arrays
 
 
 def from_tree(
-    notes: dict[str, Any], arrays: dict[str, Any], path: AbstractPath[Any], kernel: AbstractKernel[Any], example: Point
+    notes: dict[str, Any], arrays: dict[str, Any], path: AbstractPath[Any], kernel: AbstractKernel[Any], layout: Layout
 ) -> Tuned:
     """The settings again, around the same densities and kernel."""
     if arrays["fitted"] is not None:
-        fitted = MultivariateStudentT(*(jnp.asarray(leaf) for leaf in arrays["fitted"]))
-        path = eqx.tree_at(lambda p: p.base, path, Reference(fitted, path.base, jnp.asarray(arrays["share"]), example))
+        fitted = FittedT(notes["df"], *arrays["fitted"])
+        path = from_base(path, Reference(fitted, path.base, notes["share"], layout))
     if arrays["delta"] is not None:
-        path = with_delta(path, jnp.asarray(arrays["delta"]))
-    # Of an odd number of particles, whose kernel is fitted as a whole.
-    template = jax.eval_shape(lambda: SMC(3, AdaptiveSchedule(), kernel).begin(path, key=jax.random.key(0))[1].params)
-    params = jax.tree.unflatten(jax.tree.structure(template), [jnp.asarray(leaf) for leaf in arrays["params"]])
+        path = with_delta(path, arrays["delta"])
     return Tuned(
         path,
         FixedSchedule(arrays["betas"]),
-        FrozenKernel(kernel, jnp.asarray(arrays["kernel_betas"]), params),
+        FrozenKernel.from_arrays(kernel, arrays["kernel"], layout.dimension),
         notes["barrier"],
         tuple(notes["notes"]),
         tuple(notes["warnings"]),

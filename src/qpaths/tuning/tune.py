@@ -5,16 +5,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 
-from .._types import Point, PRNGKey
-from ..algorithms.checks import check_num, check_parts, example_of
+from ..algorithms.checks import check_num, check_parts
+from ..arrays import RandomKey
 from ..densities import as_pytree
+from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel, FrozenKernel
-from ..kernels.base import FlatPath
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
@@ -67,7 +65,7 @@ class Tuned(eqx.Module):
 def tune(
     path: Any,
     *,
-    key: PRNGKey,
+    key: RandomKey,
     budget: int = 1_000_000,
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
@@ -103,8 +101,9 @@ def tune(
         if q is not None:
             search = search._replace(deltas=())
         delta = None if q is None else 1 - q
+        stream = stream_for(key, path, problems, target_samples, pilots=True)
         return _tune_chains(
-            path, key, kernel, reference, num_gradients, num_chains, problems, target_samples, delta, search
+            path, stream, kernel, reference, num_gradients, num_chains, problems, target_samples, delta, search
         )
     if any(value is not None for value in (problems, target_samples, num_leapfrog, q)):
         raise ValueError(
@@ -113,18 +112,17 @@ def tune(
         )
     if not budget > 0:
         raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
-    return _tune_population(path, key, budget, kernel, reference)
+    return _tune_population(path, stream_for(key, path, pilots=True), budget, kernel, reference)
 
 
 def _tune_population(
-    path: AbstractPath[Any], key: PRNGKey, budget: int, kernel: AbstractKernel[Any] | None, reference: bool
+    path: AbstractPath[Any], stream: Any, budget: int, kernel: AbstractKernel[Any] | None, reference: bool
 ) -> Tuned:
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_parts(kernel)
-    example = example_of(path, key)
     allowance = _Allowance(int(_PILOT_SHARE * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
-    keys = jax.random.split(key, 3)
+    keys = stream.split(3)
     max_cost = float(allowance.left) * (0.75 if reference else 1.0)
     first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=max_cost)
     allowance.spend(first)
@@ -134,7 +132,7 @@ def _tune_population(
             f"the pilot did not come from the base to the target in {first.result.num_evaluations.cost:,} evaluations"
         )
     elif reference:
-        path, pilot, note = _with_reference(path, first, kernel, num_particles, example, keys[1], allowance)
+        path, pilot, note = _with_reference(path, first, kernel, num_particles, keys[1], allowance)
         notes.append(note)
     if first.reached and pilot.barrier > _LONG:
         path, pilot, note = _with_best_q(path, pilot, kernel, keys[2], allowance)
@@ -150,7 +148,7 @@ def _tune_population(
 
 def _tune_chains(
     path: Any,
-    key: PRNGKey,
+    stream: Any,
     kernel: AbstractKernel[Any] | None,
     reference: bool,
     num_gradients: int,
@@ -171,23 +169,22 @@ def _tune_chains(
             f"`path` must be a function that makes the path of one of the `problems`, got {type(path).__name__}: "
             f"give `lambda problem: QPath(...)`."
         )
-    start_key, key = jax.random.split(key)
+    start_stream, stream = stream.split(2)
     if problems is None:
-        tuned = _tune_population(path, start_key, 8 * num_chains * num_gradients, kernel, reference)
-        target_samples = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], target_samples)
-        group = Problems(lambda _: tuned.path, jnp.zeros(1), target_samples, 1)
-        start = Settings(jnp.asarray(_delta_of(tuned.path)), tuned.schedule.betas, tuned.kernel, FIRST_ACCEPTANCE)
+        tuned = _tune_population(path, start_stream, 8 * num_chains * num_gradients, kernel, reference)
+        group = Problems(lambda _: tuned.path, None, target_samples, 1)
+        start = Settings(np.asarray(_delta_of(tuned.path)), tuned.schedule.betas, tuned.kernel, FIRST_ACCEPTANCE)
         notes, warnings, spent = tuned.notes[:-1], tuned.warnings, tuned.num_evaluations
     else:
         group = Problems(path, problems, target_samples, 1)
-        start = rough_settings(group, kernel, start_key)
+        start = rough_settings(group, kernel)
         notes, warnings, spent = (), (), NumEvaluations(0, 0, 0, 0)
     if delta is not None:
-        start = eqx.tree_at(lambda settings: settings.delta, start, jnp.asarray(delta))
+        start = eqx.tree_at(lambda settings: settings.delta, start, np.asarray(delta))
     allowed = _PILOT_SHARE * group.num * num_chains * num_gradients * group.num_directions
     made = num_pilot_gradients(start, num_gradients, group.num_directions, search)
     group = group.with_pilot_chains(int(allowed / made))
-    settings, measured = tune_chains(group, start, num_gradients, search, key)
+    settings, measured = tune_chains(group, start, num_gradients, search, stream)
     made *= group.num * group.num_chains
     barrier = float(np.sum(np.sqrt(np.maximum(measured.variance, 0))))
     notes += (
@@ -197,7 +194,12 @@ def _tune_chains(
         + (", since no other was better" if settings.delta == 0 and search.deltas else ""),
         f"single chains then fall short of the log evidence by about {measured.shortfall:.3f} nats",
     )
-    chosen = with_delta(tuned.path, settings.delta) if problems is None else Chosen(as_pytree(path), settings.delta)
+    chosen: Any
+    if problems is None:
+        chosen = with_delta(tuned.path, settings.delta)
+    else:
+        # An array, so that another value does not compile again; of a Python number, so that it does not widen float32.
+        chosen = Chosen(as_pytree(path), jnp.asarray(float(settings.delta)))
     return Tuned(
         chosen,
         FixedSchedule(settings.betas),
@@ -217,6 +219,11 @@ class Chosen(eqx.Module):
 
     def __call__(self, problem: Any) -> AbstractPath[Any]:
         return with_delta(self.path_of(problem), self.delta)
+
+
+def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
+    """The same path from another base."""
+    return eqx.tree_at(lambda p: p.base, path, base)
 
 
 def _delta_of(path: AbstractPath[Any]) -> Any:
@@ -253,16 +260,16 @@ def _with_reference(
     first: Pilot,
     kernel: AbstractKernel[Any],
     num_particles: int,
-    example: Point,
-    key: PRNGKey,
+    stream: Any,
     allowance: _Allowance,
 ) -> tuple[AbstractPath[Any], Pilot, str]:
     """The path from a fitted reference and its pilot, or what was given; and why."""
-    fitted, refusal = fit_reference(*_draws(path, first, example))
+    fitted, refusal = fit_reference(*first.draws)
     if fitted is None:
         return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
-    base = Reference(fitted, path.base, _BASE_SHARE, example)
-    outside = share_outside(base, path.target, _PROBES, key=jax.random.fold_in(key, 1))
+    evaluator = first.annealing.evaluator
+    base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
+    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1))
     allowance.spend_values(_PROBES)
     if outside > _MOST_OUTSIDE:
         return (
@@ -273,8 +280,8 @@ def _with_reference(
                 f"from a distribution fitted to it"
             ),
         )
-    shorter = eqx.tree_at(lambda p: p.base, path, base)
-    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=key, max_cost=float(allowance.left))
+    shorter = from_base(path, base)
+    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=float(allowance.left))
     allowance.spend(second)
     if not second.reached or second.barrier > 0.7 * first.barrier:
         return (
@@ -307,17 +314,8 @@ def _with_reference(
     )
 
 
-def _draws(path: AbstractPath[Any], pilot: Pilot, example: Point) -> tuple[Any, Any]:
-    """Positions of the pilot's last particles, and the target's scores there if the kernel has them."""
-    particles = pilot.state.particles
-    if particles.slopes is None:
-        return particles.position, None
-    flat = FlatPath(path, ravel_pytree(example)[1])
-    return particles.position, jax.vmap(lambda p: flat.score(1.0, p))(particles)
-
-
 def _with_best_q(
-    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], key: PRNGKey, allowance: _Allowance
+    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], stream: Any, allowance: _Allowance
 ) -> tuple[AbstractPath[Any], Pilot, str]:
     """The q-path whose bound is best and its pilot, or what was given; and why."""
     num_particles = pilot.state.log_weights.shape[0]
@@ -331,14 +329,14 @@ def _with_best_q(
             pilot,
             "q = 1, the geometric path: to compare others would have cost more than a quarter of the budget",
         )
-    compare_key, pilot_key = jax.random.split(key)
-    winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_key)
+    compare_stream, pilot_stream = stream.split(2)
+    winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_stream)
     allowance.spend_cost(int(num_runs(len(_DELTAS), _SEEDS) * num_judged * cost_per_particle), kernel)
     lost = f" ({winner.num_dropped} of {len(_DELTAS)} did not reach the target)" if winner.num_dropped else ""
     if winner.delta == 0:
         return path, pilot, f"q = 1, the geometric path: no other q was better beyond noise{lost}"
     path = with_delta(path, winner.delta)
-    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_key, max_cost=float(allowance.left))
+    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_stream, max_cost=float(allowance.left))
     allowance.spend(best)
     return (
         path,

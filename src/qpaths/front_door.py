@@ -7,19 +7,19 @@ import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from . import storage
 from ._types import Point, PRNGKey
 from .algorithms import BDMC, SMC
 from .algorithms.checkpoint import check_features, check_folder, check_settings, describe_all
-from .algorithms.checks import CollapsedError, check_parts, example_of
+from .algorithms.checks import CollapsedError, check_parts
 from .algorithms.progress import Show, display
+from .densities import is_numpy
 from .endpoints import Probe, model_path, path_given, probe
+from .evaluation import Layout, evaluator_of, layout_of, stream_for
 from .islands import NUM_ISLANDS, Balance, Islands, balance, run_islands
-from .kernels import HMC, AbstractKernel
+from .kernels import HMC, AbstractKernel, RandomWalk
 from .paths import AbstractPath
 from .results import NumEvaluations, Result, Status
 from .tuning import Tuned, tune
@@ -28,11 +28,14 @@ from .verdict import findings, verdict
 
 _BUDGET, _STANDARD_ERROR = 1_000_000, 0.005
 _SMALLEST_BUDGET = 20_000
+_BLIND_STEPS = 10
+"""Random-walk moves at each beta where there is no gradient."""
 _CEILING = 100 * _BUDGET
 """Evaluations that a wanted standard error may come to cost where nothing else limits the run."""
-_BATCHES, _PARTICLES, _FEWEST = 4, 500, 200
-"""Batches of islands that a budget should have room for, and particles of an island: the most, and the fewest for which
-several batches are better than one."""
+_PARTICLES, _FEWEST = 512, 200
+"""Particles of an island: the most, and the fewest for which two batches are better than one."""
+_ENOUGH_BATCHES = 4
+"""Batches after which it can be told what a wanted standard error would cost."""
 
 
 class Limits(NamedTuple):
@@ -53,6 +56,7 @@ def evidence(
     sample_prior: Any = None,
     data: Any = None,
     simulate: Any = None,
+    backend: str = "jax",
     budget: int | None = None,
     seconds: float | int | None = None,
     standard_error: float | int | None = None,
@@ -83,50 +87,51 @@ def evidence(
     unreliable is also a warning.
     """
     limits = _limits(budget, seconds, standard_error)
-    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data)
+    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
     if simulate is not None and (data is None or likelihood is None):
         raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
-    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    kernel, remark = _kernel_for(path) if kernel is None else (kernel, "")
     check_parts(kernel)
-    example = example_of(path, key)
-    tune_key, run_key, check_key, certificate_key = jax.random.split(key, 4)
-    seen = probe(path, check_key)
+    stream = stream_for(key, path, pilots=True)
+    tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    seen = probe(evaluator, check_stream)
     for finding in seen.findings:
         warnings.warn(f"evidence: {finding}", stacklevel=2)
     # A share of a base that is not normalised would make the reference neither one nor the other.
     reference = reference and seen.is_normalised
-    simulated = None if simulate is None else _simulated(path, likelihood, simulate, certificate_key)
+    simulated = None if simulate is None else _simulated(path, likelihood, simulate, certificate_stream)
     started = time.monotonic()
-    file = _File(checkpoint, path, kernel, example, key, seen)
+    file = _File(checkpoint, path, kernel, evaluator.layout, key, seen)
     with display(progress) as show:
         state = file.read()
         if state is None:
             show("pilots", None)
             try:
-                tuned = tune(path, key=tune_key, budget=_finite(limits.budget), kernel=kernel, reference=reference)
+                tuned = tune(path, key=tune_stream, budget=_finite(limits.budget), kernel=kernel, reference=reference)
             except CollapsedError as error:
-                return _nothing_found(example, error)
+                return _nothing_found(evaluator.layout, error)
             state = _State(tuned, None, 0)
             file.write(state)
         certificate, certificate_cost = "", NumEvaluations(0, 0, 0, 0)
         if simulated is not None:
             show("bounds on simulated data", None)
             certificate, certificate_cost = _certify(
-                *simulated, _finite(limits.budget), kernel, reference, certificate_key
+                *simulated, _finite(limits.budget), kernel, reference, certificate_stream
             )
-        islands, num_evaluations, status, ending = _run(state, limits, started, run_key, file, show)
+        islands, num_evaluations, status, ending = _run(state, limits, started, run_stream, file, show)
         num_evaluations += certificate_cost
     scores = Balance(0.0, 1.0)
     if kernel.with_slopes:
         num_draws = _num_balanced(limits)
-        scores = balance(path, islands, num_draws)
+        scores = balance(evaluator, islands, num_draws)
         num_evaluations += NumEvaluations(0, 0, 0, num_draws)
     found = findings(islands, state.tuned, scores)
     for finding in found:
         warnings.warn(f"evidence: {finding}", stacklevel=2)
     if budget is not None and standard_error is not None and islands.pooled[1] > standard_error:
         warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {ending}", stacklevel=2)
-    text = verdict(state.tuned, ending, seen.findings + found, certificate)
+    text = verdict(state.tuned, ending, seen.findings + found, certificate, remark)
     return islands.result(state.tuned.schedule.betas, scores.error, num_evaluations, status, text)
 
 
@@ -146,13 +151,13 @@ class _File:
         name: Any,
         path: AbstractPath[Any],
         kernel: AbstractKernel[Any],
-        example: Point,
+        layout: Layout,
         key: PRNGKey,
         seen: Probe,
     ):
         self.name = name
-        self.parts = path, kernel, example
-        self.features = jax.tree.map(np.asarray, seen.features._asdict())
+        self.parts = path, kernel, layout
+        self.features = seen.features._asdict()
         if name is not None:
             check_folder(name)
             self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
@@ -176,6 +181,19 @@ class _File:
                 {"settings": self.settings, "tuned": notes, "num_batches": state.num_batches},
                 {"tuned": arrays, "islands": islands, "features": self.features},
             )
+
+
+def _kernel_for(path: AbstractPath[Any]) -> tuple[AbstractKernel[Any], str]:
+    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and what to say of the choice."""
+    blind = [
+        name for name in ("base", "target") if is_numpy(getattr(path, name)) and getattr(path, name).gradient is None
+    ]
+    if not blind:
+        return HMC(num_leapfrog=5), ""
+    return RandomWalk(_BLIND_STEPS), (
+        f"random-walk moves, because the {' and the '.join(blind)} {'has' if len(blind) == 1 else 'have'} no gradient; "
+        f"with `Density(..., gradient=...)` they would be guided by it"
+    )
 
 
 def _limits(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> Limits:
@@ -202,7 +220,7 @@ def _num_balanced(limits: Limits) -> int:
 
 
 def _run(
-    state: _State, limits: Limits, started: float, key: PRNGKey, file: _File, show: Show
+    state: _State, limits: Limits, started: float, stream: Any, file: _File, show: Show
 ) -> tuple[Islands, NumEvaluations, Status, str]:
     """Batches of islands until a limit is met or Ctrl-C; also which, in words."""
     tuned, islands, num_batches = state
@@ -218,9 +236,7 @@ def _run(
             if ending:
                 return islands, spent, Status.OK, ending
         try:
-            new = run_islands(
-                tuned.path, tuned.schedule, tuned.kernel, num_particles, key=jax.random.fold_in(key, num_batches)
-            )
+            new = run_islands(tuned.path, tuned.schedule, tuned.kernel, num_particles, stream=stream.fold(num_batches))
             islands, num_batches = (new if islands is None else islands + new), num_batches + 1
             file.write(_State(tuned, islands, num_batches))
             value, error = islands.pooled
@@ -244,7 +260,11 @@ def _ending(
     if seconds > limits.seconds:
         return f"stopped after {limits.seconds:g} seconds and {cost}." + _short_of(error, limits, spent)
     endless = math.isinf(limits.budget) and math.isinf(limits.seconds)
-    if endless and islands.log_evidence.size >= _BATCHES * NUM_ISLANDS and _needed(error, limits, spent) > _CEILING:
+    if (
+        endless
+        and islands.log_evidence.size >= _ENOUGH_BATCHES * NUM_ISLANDS
+        and _needed(error, limits, spent) > _CEILING
+    ):
         advice = " Give a `budget` or `seconds` to go on nevertheless."
         return f"stopped, after {cost}, short of what was wanted." + _short_of(error, limits, spent) + advice
     return ""
@@ -263,20 +283,22 @@ def _needed(error: float, limits: Limits, spent: NumEvaluations) -> float:
 
 
 def _particles(tuned: Tuned, left: int) -> int:
-    """Particles of an island: room for several batches, unless islands would become too small."""
+    """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
     total = left / tuned.cost_per_particle / NUM_ISLANDS
-    several = min(total / _BATCHES, _PARTICLES)
-    return max(4, int(several if several >= _FEWEST else min(total, _FEWEST)))
+    num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
+    return max(4, int(total / num_batches))
 
 
-def _simulated(
-    path: AbstractPath[Any], likelihood: Any, simulate: Any, key: PRNGKey
-) -> tuple[AbstractPath[Any], Point]:
+def _simulated(path: AbstractPath[Any], likelihood: Any, simulate: Any, stream: Any) -> tuple[AbstractPath[Any], Point]:
     """The path for data simulated from the prior, and the point that they came from: an exact draw of the posterior."""
-    point_key, data_key = jax.random.split(key)
-    truth = path.sample_base(point_key)
-    simulated = path_given(path.base, likelihood, simulate(data_key, truth))
-    example_of(simulated, key)  # which says what does not fit, before anything long
+    point, data = stream.split(2)
+    if is_numpy(path.base):
+        truth = path.base.sample(point.generator)  # type: ignore[attr-defined]
+        simulated = path_given(path.base, likelihood, simulate(data.generator, truth))  # type: ignore[arg-type]
+    else:
+        truth = path.sample_base(point.as_key())
+        simulated = path_given(path.base, likelihood, simulate(data.as_key(), truth))  # type: ignore[arg-type]
+    layout_of(simulated)  # which says what does not fit, before anything long
     return simulated, truth
 
 
@@ -286,12 +308,12 @@ def _certify(
     budget: int,
     kernel: AbstractKernel[Any],
     reference: bool,
-    key: PRNGKey,
+    stream: Any,
 ) -> tuple[str, NumEvaluations]:
     """Bounds of bidirectional Monte Carlo by the same procedure, and what they cost beside the budget."""
-    tune_key, run_key = jax.random.split(jax.random.fold_in(key, 1))
-    settings = tune(simulated, key=tune_key, budget=budget, kernel=kernel, reference=reference)
-    bounds = BDMC(64, settings.schedule, settings.kernel).run(settings.path, truth, key=run_key)
+    tune_stream, run_stream = stream.fold(2).split(2)
+    settings = tune(simulated, key=tune_stream, budget=budget, kernel=kernel, reference=reference)
+    bounds = BDMC(64, settings.schedule, settings.kernel).run(settings.path, truth, key=run_stream)
     text = (
         f"on data simulated from the prior the log evidence lies between {float(bounds.lower):.3f} +- "
         f"{float(bounds.lower_se):.3f} and {float(bounds.upper):.3f} +- {float(bounds.upper_se):.3f}, a gap of "
@@ -300,22 +322,22 @@ def _certify(
     return text, settings.num_evaluations + bounds.forward.num_evaluations + bounds.reverse.num_evaluations
 
 
-def _nothing_found(example: Point, error: Exception) -> Result:
+def _nothing_found(layout: Layout, error: Exception) -> Result:
     """The honest answer where no draw from the base ever reached the target."""
     text = (
         f"no particle reached the target ({error}) The evidence may be anything. Give a base that overlaps the target, "
         f"or a target that is positive where the base is."
     )
     warnings.warn(f"evidence: {text}", stacklevel=3)
-    nothing = jnp.zeros(0)
+    nothing = np.zeros(0)
     return Result(
-        log_evidence=jnp.asarray(-jnp.inf),
-        log_evidence_se=jnp.asarray(jnp.inf),
-        samples=jax.tree.map(lambda leaf: leaf[None], example),
-        log_weights=jnp.full(1, -jnp.inf),
-        betas=jnp.array([0.0, 1.0]),
+        log_evidence=np.asarray(-np.inf),
+        log_evidence_se=np.asarray(np.inf),
+        samples=layout.points(np.zeros((1, layout.dimension))),
+        log_weights=np.full(1, -np.inf),
+        betas=np.array([0.0, 1.0]),
         stats=dict.fromkeys(("beta", "ess", "acceptance", "step_size", "log_evidence"), nothing),
-        status=jnp.asarray(int(Status.COLLAPSED)),
+        status=np.asarray(int(Status.COLLAPSED)),
         num_evaluations=NumEvaluations(0, 0, 0, 0),
         algorithm="Evidence",
         verdict=text,

@@ -1,0 +1,9 @@
+"""The annealing loop: a population, one step from beta to beta, and the only loop over betas."""
+
+from .loop import Annealing as Annealing
+from .loop import anneal as anneal
+from .loop import begin as begin
+from .population import Fault as Fault
+from .population import Population as Population
+from .population import State as State
+from .population import first_fault as first_fault

@@ -1,0 +1,246 @@
+"""The one annealing step, and the only loop over betas.
+
+Every algorithm makes an `Annealing` and a state and calls `anneal`. Where the numbers are traced the loop is a compiled
+scan; elsewhere it is Python's own, around NumPy arithmetic on the host or, on an accelerator, around one compiled step.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from .._modules import Module
+from .._numerics import log_ess
+from .._types import AnyArray, Rows, ScalarLike
+from ..arrays import HostStream, TracedStream, is_traced, namespace, one_thread, quiet, segment_sum, stack, to_host
+from ..estimators import moments_from
+from ..evaluation import AbstractEvaluator, evaluator_of
+from ..kernels import AbstractKernel, FrozenKernel
+from ..paths import AbstractPath
+from ..results import Status
+from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length
+from .population import Population, State
+
+Stats = dict[str, Any]
+
+
+class Annealing(Module):
+    """A run under way: everything but the state, which changes.
+
+    `betas` is None where the schedule is adaptive, and `target_ess` then says how.
+    """
+
+    evaluator: AbstractEvaluator
+    kernel: AbstractKernel[Any]
+    population: Population
+    betas: Float[AnyArray, " num"] | None
+    target_ess: ScalarLike | None
+    max_num: int = eqx.field(static=True)
+    stream: Any
+
+    @property
+    def path(self) -> AbstractPath[Any]:
+        return self.evaluator.path
+
+    @property
+    def num_stages(self) -> int | None:
+        """Steps in all, None where they are not known."""
+        return None if self.betas is None else self.betas.shape[0] - 1
+
+    def next_beta(self, state: State) -> Any:
+        """The beta that the schedule has next."""
+        if self.betas is not None:
+            return self.betas[state.stage + 1]
+        assert self.target_ess is not None
+        features = state.particles.features
+        return next_beta(
+            lambda beta: self.evaluator.log_ratio(state.beta, beta, features),
+            state.beta,
+            state.log_weights,
+            self.target_ess,
+        )
+
+    @quiet()
+    def step(self, state: State, new_beta: ScalarLike) -> tuple[State, Stats]:
+        """From the state's beta to the next: weights, parameters of the kernel, resampling, moves."""
+        evaluator, kernel, population = self.evaluator, self.kernel, self.population
+        xp = evaluator.xp
+        fit_stream, resample_stream, move_stream = self.stream.fold(state.stage).split(3)
+        new_beta = xp.asarray(new_beta, state.beta.dtype)  # float64 betas must not widen a float32 run
+        increments = evaluator.log_ratio(state.beta, new_beta, state.particles.features)
+        length = step_length(state.log_weights, increments)
+        weighted = population.reweight(state, new_beta, increments)
+        ess = xp.exp(log_ess(weighted.log_weights))
+        resampled, split = population.resample(weighted, resample_stream, ess)
+        params = population.fit(evaluator, kernel, weighted, split, fit_stream)
+        state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
+        before = evaluator.derivative(state.beta, resampled.particles.features)
+        after, curvature = evaluator.derivatives(state.beta, state.particles.features)
+        moments = moments_from(after, curvature, state.log_weights)
+        after = xp.mean(after.reshape(before.size, -1), axis=1)  # over the states of a chain
+        state = state._replace(lag=state.lag.moved(before, after, resampled.log_weights))
+        families = segment_sum(xp.ones_like(state.log_weights), state.ancestors, state.ancestors.size)
+        return state, {
+            "beta": state.beta,
+            "ess": ess,
+            "acceptance": acceptance,
+            "step_size": kernel.step_size_of(params),
+            "log_evidence": weighted.log_evidence,
+            "log_evidence_lag": state.lag.log_evidence,
+            "increment": xp.mean(increments),
+            "increment_variance": xp.var(increments, ddof=1),
+            "length": length,
+            "num_ancestors": xp.sum(families > 0),
+            "derivative_mean": moments.mean,
+            "derivative_variance": moments.variance,
+            "derivative_slope": moments.slope,
+        }
+
+    def is_over(self, state: State, num_done: int) -> bool:
+        """Whether a run outside any transformation has ended; a fault ends it."""
+        if float(state.beta) >= 1 or int(state.fault.status) != Status.OK:
+            return True
+        if self.betas is None and num_done >= self.max_num:
+            raise RuntimeError(
+                f"the adaptive schedule has not reached beta = 1 in {num_done} steps, it is at {float(state.beta)}: "
+                f"take more particles, a lower `target_ess`, or raise `max_num`."
+            )
+        return False
+
+
+def begin(
+    path: AbstractPath[Any],
+    schedule: AbstractSchedule,
+    kernel: AbstractKernel[Any],
+    population: Population,
+    *,
+    stream: HostStream | TracedStream,
+    draw: tuple[Any, int] | None = None,
+    points: Any = None,
+) -> tuple[Annealing, State]:
+    """A run with the random numbers of `stream` and its population at beta = 0.
+
+    The population starts at exact draws from the base, `draw` being their stream and number, or at `points`.
+    """
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    betas = schedule.betas if isinstance(schedule, AbstractFixedSchedule) else None
+    target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else None
+    max_num = schedule.max_num if isinstance(schedule, AdaptiveSchedule) else 0
+    if evaluator.xp is np:
+        betas, target_ess, kernel, population, points = to_host((betas, target_ess, kernel, population, points))
+    elif betas is not None:
+        betas = jnp.asarray(betas)
+    annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
+    positions = None if points is None else evaluator.layout.rows(points)
+    return annealing, _begin(annealing, positions, *(draw or (None, 0)))
+
+
+def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
+    if annealing.evaluator.xp is np or is_traced(annealing, positions, start):
+        with one_thread():
+            return _started(annealing, positions, start, num)
+    return _compiled_start(annealing, positions, start, num)
+
+
+def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
+    evaluator = annealing.evaluator
+    if positions is None:
+        positions = evaluator.draw(start, num)
+    # The steps fold in their number.
+    return annealing.population.start(evaluator, annealing.kernel, positions, annealing.stream.fold(2**32 - 1))
+
+
+_compiled_start = jax.jit(_started, static_argnums=3)
+
+
+@jax.jit
+def _compiled_step(annealing: Annealing, state: State, new_beta: Any) -> tuple[State, Stats]:
+    return annealing.step(state, new_beta)
+
+
+@jax.jit
+def _compiled_next_beta(annealing: Annealing, state: State) -> Any:
+    return annealing.next_beta(state)
+
+
+def find_next(annealing: Annealing, state: State) -> Any:
+    """The beta that the schedule has next, outside any transformation."""
+    return annealing.next_beta(state) if annealing.evaluator.xp is np else _compiled_next_beta(annealing, state)
+
+
+Record = Callable[[State, Stats], Stats]
+"""Makes of the state and the statistics after a stage what the loop keeps of it; traced where the run is."""
+NextBeta = Callable[[State], Any]
+"""Takes the place of the schedule."""
+Observe = Callable[[State, list[Stats]], None]
+"""Is called after each stage of a run outside any transformation."""
+
+
+def keep_stats(state: State, stats: Stats) -> Stats:
+    """The recorder of a plain run."""
+    return stats
+
+
+def anneal(
+    annealing: Annealing,
+    state: State,
+    *,
+    record: Record = keep_stats,
+    choose: NextBeta | None = None,
+    observe: Observe | None = None,
+    rows: list[Stats] | None = None,
+) -> tuple[State, Stats]:
+    """All steps to beta = 1; the last state, and what was recorded after each step, stacked.
+
+    `choose`, `observe` and the `rows` of stages that were made before are for runs outside any transformation.
+    """
+    if is_traced(annealing, state):
+        return _scanned(annealing, state, record)
+    rows = [] if rows is None else rows
+    step = Annealing.step if annealing.evaluator.xp is np else _compiled_step
+    with one_thread():
+        while not annealing.is_over(state, len(rows)):
+            new_beta = find_next(annealing, state) if choose is None else choose(state)
+            state, stats = step(annealing, state, new_beta)
+            rows.append(to_host(record(state, stats)))
+            if observe is not None:
+                observe(state, rows)
+    return state, stack(rows)
+
+
+def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State, Stats]:
+    if annealing.betas is None:
+        raise ValueError(
+            "an adaptive schedule cannot run under `jax.jit` or `jax.vmap`, because its length is not known: "
+            "run it once outside and take `FixedSchedule(result.betas)`."
+        )
+
+    def step(state: State, _: None) -> tuple[State, Stats]:
+        state, stats = annealing.step(state, annealing.next_beta(state))
+        return state, record(state, stats)
+
+    return jax.lax.scan(step, state, None, length=annealing.num_stages)
+
+
+def pilot_params(state: State, stats: Stats) -> Stats:
+    """A recorder that also keeps the kernel's parameters, one set for all particles."""
+    return {**stats, "params": one_group(state.params)}
+
+
+def one_group(params: Any) -> Any:
+    """Parameters for all particles from those of the groups."""
+    return jax.tree.map(lambda leaf: namespace(leaf).mean(leaf, axis=0), params)
+
+
+def frozen(annealing: Annealing, start: State, stats: Stats) -> tuple[FrozenKernel, Stats]:
+    """The kernel at what was fitted at each beta of a run that `pilot_params` has recorded; and the other records."""
+    stats = dict(stats)
+    first, rest = one_group(start.params), stats.pop("params")
+    xp = namespace(rest)
+    params = jax.tree.map(lambda one, many: xp.concatenate([xp.asarray(one)[None], many]), first, rest)
+    betas = xp.concatenate([xp.zeros(1, stats["beta"].dtype), stats["beta"]])
+    return FrozenKernel(annealing.kernel, betas, params), stats

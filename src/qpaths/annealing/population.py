@@ -1,0 +1,299 @@
+"""The particles of a run: reweighted, resampled, and moved by a kernel that is fitted to them."""
+
+import functools
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Bool, Int
+
+from .._modules import Module
+from .._numerics import log_ess, log_mean_exp
+from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
+from ..arrays import TracedRows, cond, map_rows, namespace, quiet
+from ..estimators import Lag, dominance
+from ..evaluation import AbstractEvaluator, Particles
+from ..kernels import AbstractKernel
+from ..kernels.base import grouped
+from ..resampling import offspring_variance, resample
+from ..results import Status
+
+_BLOCK = 2**16
+"""Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
+
+
+class Fault(NamedTuple):
+    """The first thing that went wrong: what, at which stage, and at which point."""
+
+    status: Count
+    stage: Count
+    position: AnyArray
+
+
+class State(NamedTuple):
+    """All that a run carries from one beta to the next."""
+
+    beta: Scalar
+    stage: Count
+    particles: Particles
+    log_weights: Vector
+    """Weights since the last resampling."""
+    log_offset: Scalar
+    """Log evidence up to the last resampling."""
+    ancestors: Int[AnyArray, " n"]
+    num_resamplings: Count
+    stage_variance: Scalar
+    """Sum over the resampling steps of the relative variance of the mean weight, between independent chains."""
+    dominance: Scalar
+    """Sum over the resampling steps of the dominance of the heaviest particle."""
+    resampling_variance: Scalar
+    """Sum over the resampling steps of the variance that resampling alone adds to the shares of the families."""
+    lag: Lag
+    """How far the particles lag behind the path."""
+    params: Any
+    """Parameters of the kernel at the current beta, with a leading axis of groups of particles."""
+    fault: Fault
+
+    @property
+    def log_evidence(self) -> Scalar:
+        return self.log_offset + log_mean_exp(self.log_weights)
+
+
+class Population(Module):
+    """How particles are carried from one beta to the next.
+
+    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never; None
+    never either, known beforehand, so that nothing of it is compiled. With `chain_length` P > 1 the run is waste-free
+    (Dau and Chopin, 2022): one particle in P is resampled and grows a chain of P states, all of which are kept.
+    `chunk_size` bounds how many particles are moved at once; the numbers do not depend on it, because random numbers
+    follow from the stage and the particle.
+
+    With `cross_fit` the kernel that moves one half of the particles is fitted to the other: a particle that steers its
+    own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
+    number of particles is fitted as a whole.
+    """
+
+    scheme: str = eqx.field(static=True, default="systematic")
+    threshold: ScalarLike | None = 1.0
+    chain_length: int = eqx.field(static=True, default=1)
+    chunk_size: int | None = eqx.field(static=True, default=None)
+    cross_fit: bool = eqx.field(static=True, default=False)
+
+    def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
+        """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
+        even = num_particles // self.chain_length % 2 == 0
+        return 2 if self.cross_fit and kernel.needs_fit and even else 1
+
+    def start(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
+        """Particles of weight one at the given positions, and the kernel fitted to them."""
+        xp = evaluator.xp
+        particles = self._evaluated(evaluator, kernel, positions)
+        base, target = (evaluator.log_density(beta, particles.features) for beta in (0.0, 1.0))
+        invalid = ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
+        num, zero, none = positions.shape[0], xp.zeros((), base.dtype), xp.zeros((), int)
+        fault = first_fault(
+            Fault(none, none, xp.zeros_like(positions[0])), Status.INVALID_START, none, invalid, positions
+        )
+        families, lag = xp.arange(num), Lag(zero, zero, zero, zero)
+        log_weights = xp.zeros(num, base.dtype)
+        state = State(zero, none, particles, log_weights, zero, families, none, zero, zero, zero, lag, None, fault)
+        params = kernel.fit(evaluator, state.beta, particles, log_weights, stream, None)
+        if not kernel.adapts:
+            # Nothing moves at the base: one fit is enough for all groups, whatever it is fitted to.
+            repeats = self.num_fits(kernel, num)
+            params = jax.tree.map(lambda leaf: xp.repeat(leaf[None], repeats, axis=0), params)
+        return state._replace(params=params)
+
+    def _evaluated(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
+        """In chunks where asked; on the host evaluation is chunked by itself."""
+        evaluate = functools.partial(evaluator.particles, with_slopes=kernel.with_slopes)
+        num, size = positions.shape[0], self.chunk_size
+        if evaluator.xp is np or size is None or size >= num:
+            return evaluate(positions)
+        return _in_chunks(evaluate, positions, size)
+
+    @quiet()
+    def reweight(self, state: State, new_beta: Scalar, increments: Vector) -> State:
+        """Multiply in the incremental weights."""
+        xp = namespace(state.log_weights)
+        log_weights = xp.where(state.log_weights == -xp.inf, -xp.inf, state.log_weights + increments)
+        collapsed = xp.all(log_weights == -xp.inf)[None]
+        stage = state.stage + 1
+        return state._replace(
+            beta=new_beta,
+            stage=stage,
+            log_weights=log_weights,
+            lag=state.lag.step(new_beta - state.beta),
+            fault=first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),
+        )
+
+    @quiet()
+    def variance_of_mean(self, state: State) -> Scalar:
+        """Relative variance of the mean weight between chains; before any resampling every particle is its own."""
+        xp = namespace(state.log_weights)
+        weights = xp.exp(state.log_weights - log_mean_exp(state.log_weights))
+        per_particle = xp.var(weights, ddof=1) / weights.size
+        if self.chain_length == 1:
+            return per_particle
+        chains = xp.mean(weights.reshape(-1, self.chain_length), axis=1)
+        return xp.where(state.num_resamplings == 0, per_particle, xp.var(chains, ddof=1) / chains.size)
+
+    def resample(self, state: State, stream: Any, ess: Scalar) -> tuple[State, AnyArray]:
+        """Resample where the ESS has fallen below the threshold; waste-free runs keep one particle per chain.
+
+        Also the number of the old particle with which the second half of the new ones begins.
+        """
+        xp = namespace(state.log_weights)
+        num = state.log_weights.shape[0] // self.chain_length
+        if self.threshold is None:
+            return state, xp.asarray(num // 2, int)
+
+        def renew(state: State) -> tuple[State, AnyArray]:
+            indices = resample(self.scheme, stream, state.log_weights, num)
+            return state._replace(
+                particles=jax.tree.map(lambda leaf: leaf[indices], state.particles),
+                log_weights=xp.zeros(num, state.log_weights.dtype),
+                log_offset=state.log_evidence,
+                ancestors=state.ancestors[indices],
+                num_resamplings=state.num_resamplings + 1,
+                stage_variance=state.stage_variance + self.variance_of_mean(state),
+                dominance=state.dominance + dominance(state.log_weights),
+                resampling_variance=state.resampling_variance
+                + offspring_variance(self.scheme, state.log_weights, state.ancestors, num),
+            ), indices[num // 2]
+
+        if self.chain_length > 1:
+            return renew(state)
+        # A population without weight cannot be resampled; the fault says so, and the run goes on harmlessly.
+        wanted = (ess <= self.threshold * num * (1 + 1e-6)) & (ess > 0) & (self.threshold > 0)
+        return cond(xp, wanted, renew, lambda state: (state, xp.asarray(num // 2, int)), state)
+
+    def fit(
+        self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Any
+    ) -> Any:
+        """Parameters of the kernel from the weighted particles; with `cross_fit` from those on each side of `split`.
+
+        Copies of a particle are neighbours, so that a cut keeps families together; where the second half of the
+        resampled particles begins, it leaves half of the weight on each side.
+        """
+        if kernel.adapts:
+            return state.params
+        xp = evaluator.xp
+        num = state.log_weights.shape[0]
+
+        def fit(log_weights: Vector, stream: Any, previous: Any) -> Any:
+            return kernel.fit(evaluator, state.beta, state.particles, log_weights, stream, previous)
+
+        if self.num_fits(kernel, num) == 1:
+            previous = jax.tree.map(lambda leaf: leaf[0], state.params)
+            return grouped(fit(state.log_weights, stream, previous))
+
+        def fit_to(inputs: Any) -> Any:
+            number, chosen, previous = inputs
+            log_weights = xp.where(chosen, state.log_weights, -xp.inf)
+            # After a collapse of the weights half of them would tell too little, and bias is the least of the troubles.
+            enough = xp.exp(log_ess(log_weights)) > 2 * state.particles.position.shape[1]
+            return fit(xp.where(enough, log_weights, state.log_weights), stream.fold(number), previous)
+
+        is_late = xp.arange(num) >= split
+        # One after the other: together they would hold twice the memory.
+        return map_rows(xp, fit_to, (xp.arange(2), xp.stack([is_late, ~is_late]), state.params))
+
+    def move(
+        self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], state: State, stream: Any, params: Any
+    ) -> tuple[State, Scalar]:
+        """Move every particle by the kernel at the current beta; also the mean acceptance."""
+        num = state.log_weights.shape[0]
+        move = kernel.move if self.chain_length == 1 else functools.partial(kernel.trajectory, num=self.chain_length)
+
+        def move_by(particles: Particles, rows: Any, params: Any) -> Any:
+            return move(evaluator, state.beta, particles, rows, params)
+
+        particles, info = self._in_blocks(evaluator, move_by, state.particles, stream.rows(num), params)
+        state = state._replace(
+            particles=particles,
+            params=kernel.moved(params, info),
+            fault=first_fault(state.fault, Status.INVALID_PROPOSAL, state.stage, info.invalid, info.proposal),
+        )
+        if self.chain_length > 1:
+            xp = evaluator.xp
+            state = state._replace(
+                log_weights=xp.repeat(state.log_weights, self.chain_length),
+                ancestors=xp.repeat(state.ancestors, self.chain_length),
+            )
+        return state, evaluator.xp.mean(info.acceptance)
+
+    def _in_blocks(
+        self, evaluator: AbstractEvaluator, function: Any, particles: Particles, rows: Any, params: Any
+    ) -> Any:
+        """`function(particles, rows, params)` for blocks of particles of one group, joined."""
+        num = particles.position.shape[0]
+        size = self.chunk_size or (_BLOCK if evaluator.xp is np else num)
+        if size >= num:
+            return function(particles, rows, params)
+        groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
+        if groups == num:  # every particle has its own
+            per_group, params_at = num, lambda start, end: _part(params, start, end)
+        else:
+            per_group, params_at = (
+                num // groups,
+                lambda start, end: _part(params, start // per_group, start // per_group + 1),
+            )
+        if evaluator.xp is np:
+            parts = []
+            for first in range(0, num, per_group):
+                for start in range(first, first + per_group, size):
+                    end = min(start + size, first + per_group)
+                    parts.append(function(_part(particles, start, end), rows, params_at(start, end)))
+            return _joined(parts)
+
+        def of_group(number: Any, arrays: Any) -> Any:
+            own = jax.tree.map(lambda leaf: leaf[number][None], params)
+            return _in_chunks(lambda part: function(part[0], TracedRows(part[1]), own), arrays, size)
+
+        arrays = particles, rows.keys
+        if groups == num:
+            return _in_chunks(lambda part: function(part[0], TracedRows(part[1]), part[2]), (*arrays, params), size)
+        if groups == 1:
+            return of_group(0, arrays)
+        arrays = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), arrays)
+        results = jax.lax.map(lambda inputs: of_group(*inputs), (jnp.arange(groups), arrays))
+        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Trees of arrays joined row by row; each array is let go once it has been copied."""
+    structure = jax.tree.structure(parts[0])
+    columns = [list(column) for column in zip(*map(jax.tree.leaves, parts), strict=True)]
+    parts.clear()
+    leaves = []
+    for column in columns:
+        leaves.append(np.concatenate(column))
+        column.clear()
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _part(tree: Any, start: int, end: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[start:end], tree)
+
+
+def _in_chunks(function: Any, arrays: Any, size: int) -> Any:
+    """`function(arrays)` for chunks of rows, one after the other in a compiled loop; a smaller one for the rest."""
+    num = jax.tree.leaves(arrays)[0].shape[0]
+    full = num // size
+    chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)
+    results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(function, chunks))
+    if num == full * size:
+        return results
+    rest = function(_part(arrays, full * size, num))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)
+
+
+def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, " n"], positions: AnyArray) -> Fault:
+    """The fault already there, or else the first of `wrong`."""
+    xp = namespace(wrong, positions)
+    is_new = (fault.status == Status.OK) & xp.any(wrong)
+    new = Fault(xp.full((), int(status)), stage, positions[xp.argmax(wrong)])
+    return jax.tree.map(lambda a, b: xp.where(is_new, a, b), new, fault)

@@ -1,0 +1,301 @@
+"""The one place that knows NumPy from JAX.
+
+The engine is written for arrays with a leading particle axis. NumPy arrays run on the host, at once and without a
+compiler; JAX arrays run traced, inside a compiled program. The text is the same for both: `namespace` says which
+library the arrays belong to, and this module holds what the two libraries do differently (loops, random numbers, and a
+few reductions).
+"""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Key
+
+_TABLE_BITS = 16
+_PLAIN = (np.ndarray, np.generic, float, int, type(None))
+
+quiet = functools.partial(np.errstate, all="ignore")
+"""Around host arithmetic in which `-inf - -inf` and `log 0` are part of the plan, with `with` or as a decorator."""
+
+
+def namespace(*values: Any) -> Any:
+    """`jax.numpy` if any of the values holds a JAX array, `numpy` otherwise."""
+    for value in values:
+        if isinstance(value, jax.Array):
+            return jnp
+        if not isinstance(value, _PLAIN) and any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value)):
+            return jnp
+    return np
+
+
+def is_traced(*values: Any) -> bool:
+    """Whether some of the numbers are known only inside a transformation."""
+    return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
+
+
+def to_host(tree: Any) -> Any:
+    """The same tree with JAX arrays as NumPy arrays; single numbers stay NumPy scalars, so that they do not promote."""
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, jax.Array) else leaf, tree)
+
+
+def as_float(xp: Any, value: Any, dtype: Any = None) -> Any:
+    """An array of floating-point numbers: of the given type, or of the widest one in use."""
+    return xp.asarray(value, dtype=dtype or (np.float64 if xp is np else jnp.result_type(float)))
+
+
+@functools.cache
+def _thread_pools(with_scipy: bool) -> Any:
+    """The libraries that are loaded now: SciPy brings one of its own, and may be imported at any time."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def one_thread() -> Any:
+    """Around many small products of matrices on the host.
+
+    Threads of NumPy's linear algebra wait actively for each other, and take the cores from the densities: on two cores
+    they made a run in 61 dimensions five times slower.
+    """
+    return _thread_pools("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
+
+
+# Loops. On the host they are Python's own, and each round runs as it comes.
+
+
+def scan(xp: Any, body: Callable[..., Any], carry: Any, xs: Any = None, length: int | None = None, unroll: int = 1):  # type: ignore[no-untyped-def]
+    """`carry, y = body(carry, x)` for each row of `xs`; the last carry and the stacked results, as `jax.lax.scan`."""
+    if xp is jnp:
+        return jax.lax.scan(body, carry, xs, length=length, unroll=unroll)
+    results = []
+    for i in range(length if xs is None else jax.tree.leaves(xs)[0].shape[0]):  # type: ignore[arg-type]
+        carry, result = body(carry, jax.tree.map(lambda leaf: leaf[i], xs))  # noqa: B023
+        results.append(result)
+    return carry, stack(results)
+
+
+def map_rows(xp: Any, function: Callable[..., Any], xs: Any) -> Any:
+    """`function(x)` for each row of `xs`, one after the other, stacked."""
+    leaves = jax.tree.leaves(xs)
+    if not leaves:
+        return None
+    if xp is jnp:
+        return jax.lax.map(function, xs)
+    num = leaves[0].shape[0]
+    return stack([function(jax.tree.map(lambda leaf: leaf[i], xs)) for i in range(num)])  # noqa: B023
+
+
+def while_loop(xp: Any, unsettled: Callable[..., Any], body: Callable[..., Any], carry: Any) -> Any:
+    """`carry = body(carry)` while `unsettled(carry)`."""
+    if xp is jnp:
+        return jax.lax.while_loop(unsettled, body, carry)
+    while unsettled(carry):
+        carry = body(carry)
+    return carry
+
+
+def cond(xp: Any, condition: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], operand: Any) -> Any:
+    """`if_true(operand)` or `if_false(operand)`."""
+    if xp is jnp:
+        return jax.lax.cond(condition, if_true, if_false, operand)
+    return if_true(operand) if condition else if_false(operand)
+
+
+def stack(trees: list[Any]) -> Any:
+    """Trees of equal structure as one tree of arrays with a leading axis."""
+    return jax.tree.map(lambda *leaves: namespace(leaves).stack(leaves), *trees) if trees else None
+
+
+# Reductions.
+
+
+def logsumexp(values: Any, axis: int = -1, keepdims: bool = False) -> Any:
+    """Log of the sum of `exp(values)`; `-inf` where all are `-inf`."""
+    if namespace(values) is jnp:
+        return jax.nn.logsumexp(values, axis=axis, keepdims=keepdims)
+    largest = np.max(values, axis=axis, keepdims=True, initial=-np.inf)
+    shift = np.where(np.isfinite(largest), largest, 0.0)
+    with quiet():
+        total = np.log(np.sum(np.exp(values - shift), axis=axis, keepdims=True)) + shift
+    return total if keepdims else np.squeeze(total, axis=axis)
+
+
+def softmax(values: Any) -> Any:
+    """`exp(values)` divided by its sum over the last axis."""
+    if namespace(values) is jnp:
+        return jax.nn.softmax(values)
+    with quiet():
+        unnormalized = np.exp(values - np.max(values, axis=-1, keepdims=True))
+        return unnormalized / np.sum(unnormalized, axis=-1, keepdims=True)
+
+
+def sigmoid(values: Any) -> Any:
+    """`1 / (1 + exp(-values))`, exact in relative terms on both sides."""
+    if namespace(values) is jnp:
+        return jax.nn.sigmoid(values)
+    small = np.exp(-np.abs(values))
+    return np.where(values >= 0, 1.0, small) / (1.0 + small)
+
+
+def segment_sum(values: Any, segments: Any, num: int) -> Any:
+    """Sums of the values that belong to each of `num` segments."""
+    if namespace(values) is jnp:
+        return jax.ops.segment_sum(values, segments, num_segments=num)
+    return np.bincount(segments, weights=values, minlength=num)
+
+
+def largest_first(values: Any, num: int) -> Any:
+    """The `num` largest values in decreasing order."""
+    if namespace(values) is jnp:
+        return jax.lax.top_k(values, num)[0]
+    return np.sort(np.partition(values, values.size - num)[values.size - num :])[::-1]
+
+
+# Random numbers. They depend on the key, on what was folded in (a stage, a round) and on the row alone: neither on the
+# size of chunks nor on the number of devices. The two worlds draw different numbers from the same key.
+
+
+def stream_of(key: Any, *, host: bool) -> Any:
+    """The random numbers that follow from a key of JAX; a stream is returned as it is."""
+    if isinstance(key, HostStream | TracedStream):
+        return key
+    if host:
+        return HostStream(tuple(np.asarray(jax.random.key_data(key)).ravel().tolist()))
+    return TracedStream(key)
+
+
+class HostStream:
+    """Random numbers of NumPy's counter-based generator, seeded by a tuple of integers."""
+
+    def __init__(self, entropy: tuple[int, ...]):
+        self.entropy = entropy
+
+    def fold(self, number: Any) -> "HostStream":
+        """The stream of one of many purposes."""
+        return HostStream((*self.entropy, int(number)))
+
+    def split(self, num: int) -> list["HostStream"]:
+        return [self.fold(i) for i in range(num)]
+
+    @functools.cached_property
+    def generator(self) -> np.random.Generator:
+        # The length tells (1,) from (1, 0), which the mixing of the seed would not.
+        return np.random.Generator(np.random.Philox(np.random.SeedSequence((len(self.entropy), *self.entropy))))
+
+    def uniform(self, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
+        return self.generator.random(shape)
+
+    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+        return self.generator.standard_normal(shape)
+
+    def gamma(self, concentration: Any, shape: tuple[int, ...]) -> np.ndarray:
+        return self.generator.standard_gamma(concentration, shape)
+
+    def key_data(self) -> np.ndarray:
+        """Numbers that make a key of JAX, for samplers that need one."""
+        return self.generator.integers(0, 2**32, 2, dtype=np.uint32)
+
+    def as_key(self) -> Array:
+        return jax.random.wrap_key_data(jnp.asarray(self.key_data()))
+
+    def rows(self, num: int) -> "HostRows":
+        return HostRows(self)
+
+
+class HostRows:
+    """Random numbers of consecutive rows, handed out block by block."""
+
+    def __init__(self, stream: HostStream):
+        self.stream = stream
+        self.steps: dict[int, tuple[np.random.Generator, np.random.Generator]] = {}
+
+    def draw(self, num_rows: int, num: int, normals: int, uniforms: int, **unused: Any) -> tuple[np.ndarray, ...]:
+        """Normal and uniform numbers of `num` transitions for the next rows: shapes (num, rows, ...)."""
+        parts = []
+        for i in range(num):
+            if i not in self.steps:
+                self.steps[i] = self.stream.fold(2 * i).generator, self.stream.fold(2 * i + 1).generator
+            normal, uniform = self.steps[i]
+            parts.append((normal.standard_normal((num_rows, normals)), uniform.random((num_rows, uniforms))))
+        return np.stack([part[0] for part in parts]), np.stack([part[1] for part in parts])
+
+
+class TracedStream(eqx.Module):
+    """Random numbers of `jax.random`."""
+
+    key: Array
+
+    def fold(self, number: Any) -> "TracedStream":
+        return TracedStream(jax.random.fold_in(self.key, number))
+
+    def split(self, num: int) -> list["TracedStream"]:
+        return [TracedStream(key) for key in jax.random.split(self.key, num)]
+
+    def uniform(self, shape: tuple[int, ...], dtype: Any = None) -> Array:
+        return jax.random.uniform(self.key, shape, dtype or jnp.result_type(float))
+
+    def normal(self, shape: tuple[int, ...]) -> Array:
+        return jax.random.normal(self.key, shape)
+
+    def gamma(self, concentration: Any, shape: tuple[int, ...]) -> Array:
+        return jax.random.gamma(self.key, concentration, shape)
+
+    def as_key(self) -> Array:
+        return self.key
+
+    def rows(self, num: int) -> "TracedRows":
+        return TracedRows(jax.random.split(self.key, num))
+
+
+RandomKey: TypeAlias = Key[Array, ""] | HostStream | TracedStream
+"""A key of JAX, or the stream that was made from one."""
+
+
+class TracedRows(eqx.Module):
+    """Random numbers of rows that each have a key."""
+
+    keys: Array
+
+    def draw(
+        self, num_rows: int, num: int, normals: int, uniforms: int, dtype: Any, coarse: bool = False
+    ) -> tuple[Array, ...]:
+        """Normal and uniform numbers of `num` transitions of every row: shapes (num, rows, ...).
+
+        In one call for each row, which costs a quarter of several and is compiled once. `coarse` normal numbers are
+        looked up at 2^16 quantiles, four times faster again: any symmetric law leaves a random walk exact.
+        """
+        draw = _coarse_numbers if coarse else _numbers
+        parts = jax.vmap(lambda key: draw(key, num, normals, uniforms, dtype))(self.keys)
+        return tuple(jnp.swapaxes(part, 0, 1) for part in parts)
+
+
+def _numbers(key: Array, num: int, normals: int, uniforms: int, dtype: Any) -> tuple[Array, Array]:
+    # Drawn flat: the same numbers under `vmap` in a quarter of the time.
+    uniform = jax.random.uniform(key, (num * (normals + uniforms),), dtype).reshape(num, -1)
+    symmetric = jnp.maximum(2 * uniform[:, uniforms:] - 1, np.nextafter(-1.0, 0.0, dtype=dtype))  # finite at 0
+    return np.sqrt(2.0).astype(dtype) * jax.lax.erf_inv(symmetric), uniform[:, :uniforms]
+
+
+def _coarse_numbers(key: Array, num: int, normals: int, uniforms: int, dtype: Any) -> tuple[Array, Array]:
+    bits = jax.random.bits(key, (num * (normals + 2 * uniforms),), jnp.uint16)
+    noise = jnp.asarray(_quantiles(), dtype)[bits[: num * normals]].reshape(num, -1)
+    rest = bits[num * normals :].astype(jnp.uint32).reshape(2, num, -1)
+    # In the middle of equal steps, as many as the type can tell apart: neither 0 nor 1.
+    width = min(32, jnp.finfo(dtype).nmant)
+    return noise, (((rest[0] << 16 | rest[1]) >> (32 - width)).astype(dtype) + 0.5) * 2.0**-width
+
+
+@functools.cache
+def _quantiles() -> np.ndarray:
+    """Quantiles of the normal law at 2^16 equal steps."""
+    from scipy.special import ndtri
+
+    half = ndtri(0.5 + (np.arange(2 ** (_TABLE_BITS - 1)) + 0.5) / 2**_TABLE_BITS).astype(np.float32)
+    return np.concatenate([-half[::-1], half])
