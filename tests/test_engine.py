@@ -1,6 +1,7 @@
 """The engine as a user meets it: what is compiled and kept, densities that are not JAX, and what can be wrong."""
 
 import gc
+import re
 import weakref
 
 import jax
@@ -58,6 +59,18 @@ def test_only_the_density_with_its_gradient_and_the_sampler_are_compiled():
     assert len(compilations) <= 3
 
 
+def test_a_path_through_a_family_compiles_no_more_for_another_key():
+    """Such a path has no cached features to mix: its score is a program, which must be found again."""
+    normal = qp.MultivariateNormal
+    path = qp.MomentPath(normal(jnp.zeros(2), jnp.eye(2)), normal(jnp.ones(2), 0.3 * jnp.eye(2)))
+    smc = qp.SMC(32, qp.LinearSchedule(4), qp.HMC(1, 2))
+    first = smc.run(path, key=KEY)
+    compilations.clear()
+    second = smc.run(path, key=jax.random.key(1))
+    assert not compilations
+    assert abs(float(first.log_evidence) + float(second.log_evidence)) < 2  # the truth is 0
+
+
 def test_programs_are_forgotten_with_the_cache():
     def model():
         return lambda x: log_prior(x)
@@ -108,6 +121,14 @@ def test_a_gradient_is_used_where_there_is_one(batched):
     assert abs(float(result.log_evidence) - EXACT) < 4 * float(result.log_evidence_se) < 0.2
     assert "no gradient" not in result.verdict
     assert result.num_evaluations.target_gradient > 0
+
+
+def test_progress_shows_how_fast_the_densities_are(capsys):
+    run(progress=True)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "pilots"
+    assert all(re.search(r"[\d,]+ evaluations, [\d,]+/s$", line) for line in lines[1:])
+    assert len(lines) >= 3
 
 
 def test_an_ode_solved_by_scipy():

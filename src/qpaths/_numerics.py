@@ -220,6 +220,8 @@ def _from_reference(weights: _Weights, r: Any, y: Any, delta: Any) -> tuple[Any,
     if xp is np and _is_zero(delta).all():  # nothing else is needed, and on the host that is known
         return target_heavier, geometric
     step = lighter * _expm1_series(xp.where(target_heavier, -y, y))
+    if xp is np and near.all() and not _is_zero(delta).any():
+        return target_heavier, _log1p_series(step) / delta
 
     log_odds = _log_odds(weights, y)
     log_target_weight = _log_weight(weights.target, weights.base)

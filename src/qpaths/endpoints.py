@@ -125,7 +125,7 @@ def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features:
 
 
 def _trace(density: DensityLike, name: str, point: Point) -> str:
-    """The program of a density in words, with its constants; the same for every trace of the same function."""
+    """The program of a density as text, with its constants: the same for every trace of the same function."""
     program = jax.make_jaxpr(lambda x: evaluate(density, x, name))(point)
     constants = [np.asarray(constant).tobytes() for constant in program.consts if hasattr(constant, "dtype")]
     return f"{re.sub('0x[0-9a-f]+', '', str(program.jaxpr))} {constants}"

@@ -187,15 +187,21 @@ class AbstractEvaluator(abc.ABC):
         if self.path.is_pointwise:
             return self._own(self.path.score(beta, particles.features, particles.slopes))  # type: ignore[attr-defined]
         betas = self.xp.broadcast_to(self.xp.asarray(beta), particles.position.shape[:1])
-        return self._by_path(functools.partial(_score, self.layout), particles.position, betas)
+        return self._by_path(_score_in(self.layout), particles.position, betas)
 
 
 def _features(path: AbstractPath[Any], x: Point) -> Any:
     return path.features(x)
 
 
-def _score(layout: Layout, path: AbstractPath[Any], position: Any, beta: Any) -> Any:
-    return jax.grad(lambda row: path.log_density_from(beta, path.features(layout.points(row))))(position)
+@functools.lru_cache(maxsize=_MOST_PROGRAMS)
+def _score_in(layout: Layout) -> Callable[..., Any]:
+    """One function for each layout, so that programs are found again."""
+
+    def score(path: AbstractPath[Any], position: Any, beta: Any) -> Any:
+        return jax.grad(lambda row: path.log_density_from(beta, path.features(layout.points(row))))(position)
+
+    return score
 
 
 @jax.tree_util.register_dataclass
@@ -218,7 +224,7 @@ class TracedEvaluator(AbstractEvaluator):
         return values
 
     def draw(self, stream: TracedStream, num: int) -> Rows:
-        """Each draw has a key of its own, and they are spread over the devices where there are several."""
+        """Each draw has its key. Draws are spread over the devices where there are several."""
         base: Any = self.path.base
         if hasattr(base, "draw_rows"):
             return base.draw_rows(stream, num, lambda s, n: _draw_rows(base.inner, self.layout, s.key, n))
@@ -366,7 +372,7 @@ def _chunks(num: int) -> Iterator[tuple[int, int]]:
     """First row and size of chunks that cover `num` rows, the last one perhaps with room to spare."""
     start, (large, small) = 0, CHUNKS
     while start < num:
-        size = large if num - start >= large else small
+        size = large if num - start >= 0.75 * large else small
         yield start, size
         start += size
 
@@ -457,7 +463,7 @@ def _check_draws(positions: np.ndarray, layout: Layout) -> None:
 
 
 def layout_of(path: Any) -> Layout:
-    """The layout of the points that the base draws; an error in words where the endpoints do not fit together."""
+    """The layout of the points that the base draws; a clear error where the endpoints do not fit together."""
     if not isinstance(path, AbstractPath):
         raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
     if _any_numpy((path,)):
@@ -549,8 +555,8 @@ def _any_numpy(parts: Any) -> bool:
 def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | TracedStream:
     """The random numbers of a run of these parts: a stream of the host, or of JAX where the run is compiled.
 
-    `pilots` are many short runs of a few hundred particles. They are stepped on the host even beside an accelerator,
-    which then evaluates the densities: to compile their steps would take ten times as long as to run them.
+    `pilots` are many short runs of a few hundred particles. They step on the host even where there is an accelerator,
+    which then evaluates the densities. Compiling their steps would take ten times as long as running them.
     """
     if isinstance(key, HostStream | TracedStream):
         return key

@@ -113,6 +113,7 @@ def evidence(
                 return _nothing_found(evaluator.layout, error)
             state = _State(tuned, None, 0)
             file.write(state)
+            show(f"pilots: {_rate(tuned.num_evaluations, time.monotonic() - started)}", None)
         certificate, certificate_cost = "", NumEvaluations(0, 0, 0, 0)
         if simulated is not None:
             show("bounds on simulated data", None)
@@ -236,15 +237,23 @@ def _run(
             if ending:
                 return islands, spent, Status.OK, ending
         try:
+            begun = time.monotonic()
             new = run_islands(tuned.path, tuned.schedule, tuned.kernel, num_particles, stream=stream.fold(num_batches))
             islands, num_batches = (new if islands is None else islands + new), num_batches + 1
             file.write(_State(tuned, islands, num_batches))
             value, error = islands.pooled
-            show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}", None)
+            rate = _rate(batch, time.monotonic() - begun)
+            show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}, {rate}", None)
         except KeyboardInterrupt:
             if islands is None:
                 raise
             return islands, spent, Status.UNFINISHED, f"interrupted after {spent.cost:,} evaluations."
+
+
+def _rate(num: NumEvaluations, seconds: float) -> str:
+    """How fast the target was evaluated, in a few words."""
+    total = num.target + num.target_gradient
+    return f"{total:,} evaluations, {total / max(seconds, 1e-9):,.0f}/s"
 
 
 def _ending(

@@ -45,6 +45,7 @@ def test_ess_heuristic_reaches_half_of_the_draws_at_the_first_beta(key):
 def test_ess_heuristic_of_the_adaptive_case_reaches_half_of_the_draws(key, monkeypatch):
     """The beta beside q is the best of a fine grid, and q lies where the restarts do, 0.1 in log10 around rho's."""
     stream = stream_of(key, host=True)
+    monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time
     beta, delta = choose._ess_heuristic(PATH, stream, qp.HMC(), 200, None)
     ratios = log_weights(stream.split(2)[0], 200)
     path, grid = with_delta(PATH, delta), np.linspace(1e-4, 1, 10_000)

@@ -170,7 +170,9 @@ def _measure_one(
     found = log_weights[-1], rows["acceptance"], rows["increment"], xp.var(groups, axis=1, ddof=1), rows["spread"][ends]
     if target_sample is None:
         return *found, None
-    reverse = BDMC(num_chains, schedule, kernel).reverse(path, target_sample, key=stream.fold(1))
+    reverse = BDMC(num_chains, schedule, kernel).reverse(
+        path, target_sample, key=stream.fold(1000)
+    )  # far from the streams of the chains
     # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
     lost = xp.cumsum(-(rows["increment"] + reverse.stats["increment"][::-1]))[ends]
     return *found, xp.diff(lost, prepend=0.0)

@@ -24,6 +24,8 @@ METHODS = ("bound", "ess", "grid", "rho")
 GRID = np.logspace(-5, -1, 20)
 """The deltas of the paper's grid search."""
 _MAX_STEPS = 1000
+_RESTARTS = 100
+"""Of the optimizer in the ESS heuristic, as in the paper."""
 
 
 def choose_q(
@@ -140,7 +142,7 @@ def _ess_heuristic(
         return float(np.square(ess - 0.5))
 
     log_rho = np.log10(_largest_log_weight(log_weights))
-    starts = log_rho + 0.1 * np.asarray(restart.normal((100,)))
+    starts = log_rho + 0.1 * np.asarray(restart.normal((_RESTARTS,)))
     anywhere = (-np.inf, np.inf)
     best, best_loss = (1.0, log_rho), np.inf
     for start in starts:

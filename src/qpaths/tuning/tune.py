@@ -269,7 +269,7 @@ def _with_reference(
         return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
     evaluator = first.annealing.evaluator
     base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
-    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1))
+    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1000))  # far from the streams of the pilot
     allowance.spend_values(_PROBES)
     if outside > _MOST_OUTSIDE:
         return (
