@@ -26,7 +26,7 @@ CHUNKS = (2048, 128)
 """Rows of one call of a compiled density. A call costs 60 us, and a last chunk that is not filled wastes what is
 missing: small chunks suit the populations of pilots and islands, and large ones are compiled only where there are
 enough particles to fill them."""
-_MOST_PROGRAMS = 16
+_MOST_PROGRAMS = 8
 
 
 class Particles(NamedTuple):
@@ -372,7 +372,7 @@ def _chunks(num: int) -> Iterator[tuple[int, int]]:
     """First row and size of chunks that cover `num` rows, the last one perhaps with room to spare."""
     start, (large, small) = 0, CHUNKS
     while start < num:
-        size = large if num - start >= 0.75 * large else small
+        size = large if num > 2 * large and num - start >= 0.75 * large else small
         yield start, size
         start += size
 
