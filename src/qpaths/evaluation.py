@@ -240,14 +240,19 @@ def _of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, wi
     return jax.vmap(log_prob)(positions), None
 
 
-def _draw_rows(density: DensityLike, layout: Layout, key: Any, num: int, first: Any = 0) -> Any:
+def _draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
+    """Rows of the draws with the given numbers, each with its key."""
     sample = sampler_of(density, "base")
+    return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, i))))(numbers)
+
+
+def _draw_rows(density: DensityLike, layout: Layout, key: Any, num: int) -> Any:
     indices = jnp.arange(num)
     devices = jax.devices()
     if len(devices) > 1 and num % len(devices) == 0:
         sharding = NamedSharding(Mesh(devices, "particles"), PartitionSpec("particles"))
         indices = jax.lax.with_sharding_constraint(indices, sharding)
-    return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, first + i))))(indices)
+    return _draws(density, layout, key, indices)
 
 
 class HostEvaluator(AbstractEvaluator):
@@ -347,10 +352,7 @@ def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_
 def _draw_program(structure: Any, layout: Layout) -> Any:
     @jax.jit
     def draw(leaves: list[Any], data: Any, numbers: Any) -> Any:
-        density = jax.tree.unflatten(structure, leaves)
-        key = jax.random.wrap_key_data(data)
-        sample = sampler_of(density, "base")
-        return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, i))))(numbers)
+        return _draws(jax.tree.unflatten(structure, leaves), layout, jax.random.wrap_key_data(data), numbers)
 
     return draw
 

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from .._numerics import log_ess
 from .._types import AnyArray, FloatArray
 from ..annealing import Fault, first_fault
+from ..annealing.population import invalid_draws
 from ..arrays import RandomKey, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
 from ..estimators import (
     DerivativeMoments,
@@ -184,7 +185,7 @@ def _start(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any
     draws = _draw(sampler, evaluator, draw_stream, chains * _KEPT)
     none = xp.zeros((), int)
     fault = Fault(none, none, xp.zeros_like(draws.position[0]))
-    fault = first_fault(fault, Status.INVALID_START, none, _invalid_draws(evaluator, draws), draws.position)
+    fault = first_fault(fault, Status.INVALID_START, none, invalid_draws(evaluator, draws), draws.position)
 
     dtype = evaluator.log_density(0.0, draws.features).dtype
     betas = xp.linspace(0.0, 1.0, num, dtype=dtype)
@@ -295,7 +296,7 @@ def _explore(
 
     fault = state.fault
     none = xp.zeros((), int)
-    fault = first_fault(fault, Status.INVALID_START, none, _invalid_draws(evaluator, draws), draws.position)
+    fault = first_fault(fault, Status.INVALID_START, none, invalid_draws(evaluator, draws), draws.position)
     stage = 1 + xp.argmax(info.invalid) // chains
     fault = first_fault(fault, Status.INVALID_PROPOSAL, stage, info.invalid, info.proposal)
     particles = jax.tree.map(
@@ -319,12 +320,6 @@ def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: A
 
 def _draw(sampler: ParallelTempering, evaluator: AbstractEvaluator, stream: Any, num: int) -> Particles:
     return evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
-
-
-def _invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> AnyArray:
-    xp = evaluator.xp
-    base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
-    return ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
 
 
 def _stranded(evaluator: AbstractEvaluator, state: Tempering) -> Fault:

@@ -90,14 +90,14 @@ class Population(Module):
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
         particles = self._evaluated(evaluator, kernel, positions)
-        base, target = (evaluator.log_density(beta, particles.features) for beta in (0.0, 1.0))
-        invalid = ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
-        num, zero, none = positions.shape[0], xp.zeros((), base.dtype), xp.zeros((), int)
+        invalid = invalid_draws(evaluator, particles)
+        dtype = evaluator.log_density(0.0, particles.features).dtype
+        num, zero, none = positions.shape[0], xp.zeros((), dtype), xp.zeros((), int)
         fault = first_fault(
             Fault(none, none, xp.zeros_like(positions[0])), Status.INVALID_START, none, invalid, positions
         )
         families, lag = xp.arange(num), Lag(zero, zero, zero, zero)
-        log_weights = xp.zeros(num, base.dtype)
+        log_weights = xp.zeros(num, dtype)
         state = State(zero, none, particles, log_weights, zero, families, none, zero, zero, zero, lag, None, fault)
         params = kernel.fit(evaluator, state.beta, particles, log_weights, stream, None)
         if not kernel.adapts:
@@ -289,6 +289,13 @@ def _in_chunks(function: Any, arrays: Any, size: int) -> Any:
         return results
     rest = function(_part(arrays, full * size, num))
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)
+
+
+def invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> Bool[AnyArray, " n"]:
+    """At which exact draws from the base an endpoint is not what it must be there."""
+    xp = evaluator.xp
+    base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
+    return ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
 
 
 def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, " n"], positions: AnyArray) -> Fault:
