@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pytest
 
 from qpaths.experiments.base import find
@@ -18,13 +19,23 @@ CHANGES = {"endpoints": ["gaussian"], "num_distributions": [3, 21], "num_deltas"
 NUM_SEEDS = 25
 
 
-def _finish(folder):
-    """What is missing, in this process; every row of the folder."""
+def _finish(folder, jobs=1, progress=lambda done, total, last: None):
+    """What is missing; every row of the folder."""
     experiment = find("toy_bdmc")
     settings = {**experiment.settings, **CHANGES}
     with Store.create(folder, experiment, settings, NUM_SEEDS) as store:
-        sweep(experiment, settings, NUM_SEEDS, store, progress=lambda done, total, last: None)
+        sweep(experiment, settings, NUM_SEEDS, store, jobs=jobs, progress=progress)
         return store.rows()
+
+
+def _sweep_slowly(folder):
+    """In a process of its own: say each row that is stored, and wait, so that there is time to be killed."""
+
+    def report(done, total, last):
+        print(done, flush=True)
+        time.sleep(0.05)
+
+    _finish(Path(folder), jobs=2, progress=report)
 
 
 def _count(folder):
@@ -61,26 +72,29 @@ def _alive(pid):
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc, which is not there")
 def test_killed_in_the_middle(tmp_path):
     """Two workers, killed without warning; then one process does the rest."""
-    changes = [f"--set={name}={','.join(map(str, v)) if isinstance(v, list) else v}" for name, v in CHANGES.items()]
-    command = ["run", "toy_bdmc", f"--seeds={NUM_SEEDS}", "--jobs=2", f"--out={tmp_path / 'killed'}", *changes]
     process = subprocess.Popen(
-        [sys.executable, "-c", "from qpaths.cli import main; main()", *command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
+        [sys.executable, __file__, tmp_path / "killed"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        while (done := _count(tmp_path / "killed")) < 5:
-            assert process.poll() is None, process.stderr.read().decode()
-            time.sleep(0.01)
+        for line in process.stdout:
+            if int(line) >= 5:
+                break
+        else:
+            pytest.fail(process.stderr.read())
         workers = _children(process.pid)
     finally:
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
-    stored = _count(tmp_path / "killed")
-    assert done <= stored < 6 * NUM_SEEDS, "killed too late to tell"
+    assert workers
+    assert 5 <= _count(tmp_path / "killed") < 6 * NUM_SEEDS, "killed too late to tell"
     assert _finish(tmp_path / "killed") == _finish(tmp_path / "whole")
     # Workers do not stay behind.
     deadline = time.monotonic() + 30
     while any(map(_alive, workers)):
         assert time.monotonic() < deadline
         time.sleep(0.1)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    _sweep_slowly(sys.argv[1])
