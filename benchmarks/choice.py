@@ -46,7 +46,7 @@ def summarise(name, problem, truth, num_seeds, budget):
         seconds.append(time.process_time() - start)
         errors.append(float(result.log_evidence) - truth)
         bars.append(float(result.log_evidence_se))
-        costs.append(result.num_evaluations.cost)
+        costs.append(result.num_evaluations.total)
     errors, bars, costs = np.array(errors), np.array(bars), np.array(costs)
     inside = np.mean(np.abs(errors) <= 2 * bars)
     show(

@@ -96,7 +96,7 @@ def answers(problem, num_calls):
                 "compilations": compilations.num - compiled,
                 "value": float(result.log_evidence),
                 "se": float(result.log_evidence_se),
-                "cost": int(result.num_evaluations.cost),
+                "cost": int(result.num_evaluations.total),
                 "peak": peak_megabytes(),
             }
         )

@@ -29,7 +29,7 @@ def main() -> None:
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{num} particles, chunks of {chunk_size or 'the default size'}: peak {peak:.2f} GiB (wanted: under 3)")
     print(f"error {float(result.log_evidence - truth):.5f}, standard error {float(result.log_evidence_se):.5f}")
-    print(f"{time.process_time() - start:.0f} CPU s for {result.num_evaluations.cost:,} evaluations")
+    print(f"{time.process_time() - start:.0f} CPU s for {result.num_evaluations.total:,} evaluations")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ def main() -> None:
             key=jax.random.key(2),
         )
         share = tuned.num_evaluations.target_gradient / (2 * num_images * NUM_CHAINS * num_gradients)
-        print(f"\n{num_gradients} gradients per chain: {'; '.join(tuned.notes)}")
+        print(f"\n{num_gradients} gradients per chain: {'; '.join(map(str, tuned.notes))}")
         print(f"pilots cost {share:.0%} of the run, {time.perf_counter() - start:.0f} s with compilation")
         start = time.perf_counter()
         forward, reverse = jax.block_until_ready(run(tuned, x, z, jax.random.split(jax.random.key(3), num_images)))

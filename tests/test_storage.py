@@ -1,5 +1,6 @@
 """Files: what comes back is what was saved, and every other file is refused in words."""
 
+import dataclasses
 import json
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 import qpaths as qp
 from qpaths import storage
-from qpaths.results import NumEvaluations
+from qpaths.cost import Cost
 
 
 def _result(samples, dtype=jnp.float64):
@@ -27,7 +28,7 @@ def _result(samples, dtype=jnp.float64):
         betas=jnp.asarray([0.0, 0.1, 1.0], dtype),
         stats={name: jnp.asarray([jnp.nan, 1 / 3], dtype) for name in names},
         status=jnp.zeros((), int),
-        num_evaluations=NumEvaluations(1, 2, 3, 4_000_000_000_000),
+        num_evaluations=Cost(1, 2, 3, 4_000_000_000_000),
         algorithm="SMC",
     )
 
@@ -107,8 +108,8 @@ def test_the_format_is_the_documented_one(file):
         np.testing.assert_array_equal(arrays["samples/w"], ARRAY)
     assert (header["format"], header["version"], header["kind"]) == ("qpaths-result", 1, "result")
     assert header["qpaths"] == qp.__version__
-    counts = NumEvaluations(1, 2, 3, 4 * 10**12)._asdict()
-    assert header["notes"] == {"algorithm": "SMC", "verdict": "", "num_evaluations": counts}
+    counts = dataclasses.asdict(Cost(1, 2, 3, 4 * 10**12))
+    assert header["notes"] == {"algorithm": "SMC", "verdict": None, "num_evaluations": counts}
 
 
 def _foreign_files(file):

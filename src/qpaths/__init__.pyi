@@ -49,6 +49,7 @@ from .paths import GeometricPath as GeometricPath
 from .paths import MomentPath as MomentPath
 from .paths import QPath as QPath
 from .paths import Reversed as Reversed
+from .recipe import Recipe as Recipe
 from .results import BoundsResult as BoundsResult
 from .results import Result as Result
 from .results import Status as Status
@@ -58,7 +59,6 @@ from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
 from .schedules import LogUniformSchedule as LogUniformSchedule
 from .schedules import SigmoidSchedule as SigmoidSchedule
-from .tuning import Tuned as Tuned
 from .tuning import choose_q as choose_q
 from .tuning import equalise as equalise
 from .tuning import tune as tune

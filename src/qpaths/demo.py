@@ -36,7 +36,7 @@ def run_demo(folder: Path, num_particles: int, progress: bool) -> None:
     truth = TRUTHS["pima"].log_evidence
     base, target = logistic_regression(load("pima"))
     algorithm = SMC(num_particles, FixedSchedule(np.linspace(0.0, 1.0, 10)), RandomWalk(5))
-    budget = algorithm.count(9).cost
+    budget = algorithm.count(9).total
     key = jax.random.key(0)
     console = Console()
     console.print(
@@ -55,7 +55,7 @@ def run_demo(folder: Path, num_particles: int, progress: bool) -> None:
     tuned = evidence(base, target, key=key, budget=budget, progress=progress)
     entries.append(Entry("tuned", tuned, time.perf_counter() - start))
     console.print(_table(entries, truth))
-    console.print(tuned.verdict, highlight=False)
+    console.print(str(tuned.verdict), highlight=False)
     folder.mkdir(parents=True, exist_ok=True)
     picture = folder / "demo.png"
     _draw(entries, truth).savefig(picture, dpi=160)
@@ -68,7 +68,7 @@ def _table(entries: list[Entry], truth: float) -> Table:
         column.justify = "right"
     for label, result, seconds in entries:
         value, error = float(result.log_evidence), float(result.log_evidence_se)
-        cost = f"{result.num_evaluations.cost:,}"
+        cost = f"{result.num_evaluations.total:,}"
         table.add_row(label, f"{value:.3f}", f"{error:.3g}", f"{value - truth:+.3g}", cost, f"{seconds:.1f}")
     return table
 

@@ -3,7 +3,7 @@
 import dataclasses
 import enum
 import os
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -13,6 +13,8 @@ from . import storage
 from ._numerics import log_ess
 from ._types import AnyArray, Count, Point, PRNGKey, Scalar
 from .arrays import namespace
+from .cost import Cost
+from .remarks import Verdict
 
 
 class Status(enum.IntEnum):
@@ -37,23 +39,6 @@ class Status(enum.IntEnum):
         }[self]
 
 
-class NumEvaluations(NamedTuple):
-    """How often a run evaluated the endpoints: values alone, and values together with their gradient."""
-
-    base: int
-    target: int
-    base_gradient: int
-    target_gradient: int
-
-    @property
-    def cost(self) -> int:
-        """Evaluations of the target, a gradient counted as two."""
-        return self.target + 2 * self.target_gradient
-
-    def __add__(self, other: Any) -> "NumEvaluations":
-        return NumEvaluations(*(a + b for a, b in zip(self, other, strict=True)))
-
-
 class Result(eqx.Module):
     """What a run found.
 
@@ -75,10 +60,10 @@ class Result(eqx.Module):
     betas: Float[AnyArray, " num"]
     stats: dict[str, AnyArray]
     status: Count
-    num_evaluations: NumEvaluations = eqx.field(static=True)
+    num_evaluations: Cost = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
     features: Any = None
-    verdict: str = eqx.field(static=True, default="")
+    verdict: Verdict | None = eqx.field(static=True, default=None)
     """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
 
     @property
@@ -107,7 +92,8 @@ class Result(eqx.Module):
         lines.append(
             f"  evaluations of the target: {counts.target:,} values and {counts.target_gradient:,} with gradient"
         )
-        lines += [f"  {line}" for line in self.verdict.splitlines()]
+        if self.verdict is not None:
+            lines += [f"  {line}" for line in str(self.verdict).splitlines()]
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -154,7 +140,7 @@ class BoundsResult(eqx.Module):
         return self.upper - self.lower
 
     @property
-    def num_evaluations(self) -> NumEvaluations:
+    def num_evaluations(self) -> Cost:
         return self.forward.num_evaluations + self.reverse.num_evaluations
 
     def summary(self) -> str:
@@ -197,8 +183,8 @@ def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
     """What of a result goes into the header of a file, and its arrays."""
     notes = {
         "algorithm": result.algorithm,
-        "verdict": result.verdict,
-        "num_evaluations": result.num_evaluations._asdict(),
+        "verdict": None if result.verdict is None else result.verdict.as_dict(),
+        "num_evaluations": dataclasses.asdict(result.num_evaluations),
     }
     names = [field.name for field in dataclasses.fields(result) if field.name not in notes]
     return notes, {name: getattr(result, name) for name in names}
@@ -208,8 +194,8 @@ def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
     return Result(
         **tree,
         algorithm=notes["algorithm"],
-        verdict=notes.get("verdict", ""),
-        num_evaluations=NumEvaluations(**notes["num_evaluations"]),
+        verdict=Verdict.from_dict(notes["verdict"]) if notes.get("verdict") else None,
+        num_evaluations=Cost(**notes["num_evaluations"]),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.results import NumEvaluations
+from qpaths.cost import Cost
 
 NUM = 1000
 WEIGHTS = np.array([0.0, 0.1, 0.2, 0.7])
@@ -27,7 +27,7 @@ def _result(samples):
         betas=jnp.asarray([0.0, 1.0]),
         stats={},
         status=jnp.zeros((), int),
-        num_evaluations=NumEvaluations(0, 0, 0, 0),
+        num_evaluations=Cost(),
         algorithm="SMC",
     )
 

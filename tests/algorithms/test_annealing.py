@@ -17,7 +17,8 @@ from qpaths._numerics import log_mean_exp
 from qpaths.algorithms import bdmc
 from qpaths.annealing import Population, anneal, loop
 from qpaths.arrays import stream_of
-from qpaths.kernels.base import AbstractKernel, Evaluations, Info
+from qpaths.cost import Cost
+from qpaths.kernels.base import AbstractKernel, Info
 from qpaths.testing.algorithms import replicate
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -218,7 +219,7 @@ class _Exact(AbstractKernel[None]):
     num_steps: int = eqx.field(static=True)
     with_slopes = False
     needs_fit = False
-    evaluations = Evaluations(1, 0)
+    cost = Cost.values(1)
 
     def fit(self, evaluator, beta, particles, log_weights, stream, previous):
         return None

@@ -10,7 +10,8 @@ import pytest
 
 import qpaths as qp
 from qpaths.algorithms.pt import swap_probability
-from qpaths.kernels.base import AbstractKernel, Evaluations, Info
+from qpaths.cost import Cost
+from qpaths.kernels.base import AbstractKernel, Info
 from qpaths.schedules import respace
 from qpaths.testing import GridWorld
 from qpaths.testing.gridworld import GridMetropolis
@@ -98,7 +99,7 @@ class _Exact(AbstractKernel):
     num_steps: int = eqx.field(static=True, default=1)
     with_slopes = False
     needs_fit = False
-    evaluations = Evaluations(values=1, gradients=0)
+    cost = Cost.values(1)
 
     def fit(self, evaluator, beta, particles, log_weights, stream, previous):
         return evaluator.xp.zeros(())

@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.cost import Cost
 from qpaths.experiments.base import find
 from qpaths.experiments.columns import COLUMNS
 from qpaths.experiments.datasets import load, logistic_regression
 from qpaths.experiments.fig_varying_n import subsample
 from qpaths.experiments.regression import q_path, schedule_of, share_without_number
-from qpaths.results import NumEvaluations
 
 
 def test_the_published_formula_loses_what_double_precision_cannot_hold():
@@ -61,12 +61,12 @@ def test_the_tuned_column_costs_as_much_as_the_others(schedule, num_steps, monke
     """With stand-ins for what `tune` returns, which is tested elsewhere."""
     path, betas = q_path(*logistic_regression(load("pima")), 0.0), jnp.array([0.0, 0.5, 1.0])
     kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, jnp.tile(0.1 * jnp.eye(9), (3, 1, 1)))
-    cost = NumEvaluations(7, 7, 0, 0)
-    tuned = qp.Tuned(path, qp.FixedSchedule(betas), kernel, 1.0, (), (), cost)
+    cost = Cost(7, 7, 0, 0)
+    tuned = qp.Recipe(path, qp.FixedSchedule(betas), kernel, 1.0, (), (), cost)
     monkeypatch.setattr("qpaths.experiments.columns._tuned", lambda dataset, budget, seed: tuned)
     row = find("table1").run_one({**_LINE, "schedule": schedule, "column": "tuned"}, 0)
     assert row["likelihoods"] == 500 * (1 + num_steps * 3) // 5 * 5
-    assert row["spent"] == cost.cost
+    assert row["spent"] == cost.total
 
 
 @pytest.mark.parametrize("variant", ["none", "q alone"])

@@ -7,20 +7,13 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import stream_of
+from qpaths.cost import Cost
 from qpaths.kernels.gradient import LeapfrogParams
+from qpaths.recipe import Recipe
+from qpaths.remarks import Note
 from qpaths.testing import check_algorithm
-from qpaths.tuning.chains import (
-    Measured,
-    Problems,
-    Search,
-    Settings,
-    Trial,
-    best_of,
-    improve,
-    measure,
-    with_leapfrog,
-    with_q,
-)
+from qpaths.tuning.chain_measure import Candidate, Measured, Problems, measure
+from qpaths.tuning.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
 from qpaths.tuning.pilot import run_pilot
 from qpaths.tuning.reference import Reference
 
@@ -50,8 +43,10 @@ def test_reference_shortens_the_path(tuned):
     np.testing.assert_allclose(path.base.fitted.mean, MEANS[0], atol=0.02)
     assert schedule.betas.size <= 3
     assert not kernel.needs_fit
-    assert tuned.num_evaluations.cost <= 25_000
-    assert "fitted to a pilot's particles" in tuned.notes[0]
+    assert tuned.num_evaluations.total <= 25_000
+    assert [note.kind for note in tuned.notes] == [Note.REFERENCE, Note.EQUAL_STEPS]
+    assert tuned.notes[0].length == tuned.barrier < tuned.notes[0].base_length
+    assert "annealed from a Student-t distribution" in str(tuned.notes[0])
 
 
 def test_tuned_settings_are_unbiased_and_honest(tuned, key):
@@ -84,11 +79,15 @@ def test_settings_for_many_problems_bring_their_bounds_together(key):
     assert gap(shared.schedule, shared.kernel) < 0.5 * gap(plain, shared.kernel)
 
 
+def _candidate(betas, kernel):
+    return Candidate.of(Recipe(path_of(MEANS[0]), qp.FixedSchedule(betas), kernel))
+
+
 def _settings(preconditioner):
     betas = np.linspace(0.0, 1.0, 11)
     params = LeapfrogParams(np.ones((11, 2)), np.full(11, 0.5))
     kernel = qp.HMC(1, 3, preconditioner=preconditioner)
-    return Settings(np.zeros(()), betas, qp.FrozenKernel(kernel, betas, params), 0.9)
+    return _candidate(betas, qp.FrozenKernel(kernel, betas, params))
 
 
 def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptance():
@@ -107,7 +106,7 @@ def test_gradients_are_split_between_distributions_and_leapfrog_steps():
     assert Search().splits(40) == [2, 3, 5]  # fewer than eight distributions are no schedule
     assert Search().splits(10) == [2]
     other = with_leapfrog(_settings("none"), 5, 100)
-    assert (other.betas.size, other.num_leapfrog) == (21, 5)
+    assert (other.betas.size, other.hmc.num_leapfrog) == (21, 5)
     np.testing.assert_allclose(other.betas, np.linspace(0, 1, 21))
     np.testing.assert_allclose(other.kernel.params.step_size, 0.5)
 
@@ -134,10 +133,10 @@ def test_a_sampler_that_misses_mass_is_not_the_best():
 
 def test_another_q_starts_where_the_path_was(key):
     """The share of the target in the score at the new betas is the old beta, at the mean ratio."""
-    group = Problems(lambda _: path_of(MEANS[0]), None, None, 16)
+    group = Problems(None, None, 16)
     betas = np.linspace(0.0, 1.0, 9)
     pilot = run_pilot(path_of(MEANS[0]), qp.FixedSchedule(betas), qp.HMC(1, 3), 64, key=key)
-    settings = Settings(np.zeros(()), betas, pilot.kernel, 0.9)
+    settings = _candidate(betas, pilot.kernel)
     measured = measure(group, settings, stream_of(key, host=True))
     variance = 1 / (1 - betas[1:] + betas[1:] / WIDTH**2)
     # A chain whose first proposal was rejected is still where the base put it.
@@ -160,7 +159,7 @@ def test_frozen_kernel_interpolates_and_reverses():
     np.testing.assert_allclose(jax.jit(kernel.params_at)(0.25), 1.5)
     np.testing.assert_allclose(kernel.at(np.array([0.25, 0.75])).params, [1.5, 3.0])
     assert kernel.num_steps == 2
-    assert kernel.fit_evaluations(100, again=False) == (0, 0)
+    assert kernel.fit_cost(100, again=False) == Cost()
 
 
 def test_bad_input(key):

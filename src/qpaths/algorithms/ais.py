@@ -10,13 +10,14 @@ from .._types import AnyArray, Point, Scalar
 from ..annealing import Annealing, Population, State, anneal, begin
 from ..annealing.loop import frozen, pilot_params
 from ..arrays import RandomKey
+from ..cost import Cost
 from ..estimators import importance_log_evidence
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
-from ..results import NumEvaluations, Result
+from ..results import Result
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
-from .checks import check_chunk_size, check_num, check_parts, count, raise_fault
+from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 
@@ -69,8 +70,9 @@ class AIS(eqx.Module):
         if not self.kernel.needs_fit:
             return self.kernel
         start, run = stream.split(2)
-        population = Population(threshold=0.5, chunk_size=self.chunk_size)
-        annealing, state = begin(path, self.schedule, self.kernel, population, stream=run, draw=(start, self.num_pilot))
+        annealing, state = begin(
+            path, self.schedule, self.kernel, self._pilot, stream=run, draw=(start, self.num_pilot)
+        )
         raise_fault(annealing.evaluator, state.fault, self.betas)
         end, stats = anneal(annealing, state, record=pilot_params)
         raise_fault(annealing.evaluator, end.fault, self.betas)
@@ -97,6 +99,10 @@ class AIS(eqx.Module):
         )
 
     @property
+    def _pilot(self) -> Population:
+        return Population(threshold=0.5, chunk_size=self.chunk_size)
+
+    @property
     def betas(self) -> Float[AnyArray, " num"]:
         return self.schedule.betas  # type: ignore[attr-defined]
 
@@ -107,15 +113,16 @@ class AIS(eqx.Module):
         return min(max(self.num_chains, low), high)
 
     @property
-    def num_evaluations(self) -> NumEvaluations:
+    def num_evaluations(self) -> Cost:
         """Of a run, its pilot included."""
         return self.count(self.betas.shape[0] - 1)
 
-    def count(self, num_steps: int, with_pilot: bool = True) -> NumEvaluations:
+    def count(self, num_steps: int, with_pilot: bool = True) -> Cost:
         """After some steps; the pilot has made all of them before the first."""
-        total = count(self.kernel, self.num_chains, num_steps, num_fits=0)
+        moves = self.num_chains * num_steps * self.kernel.num_steps * self.kernel.cost
+        total = self.kernel.start_cost(self.num_chains) + moves
         if with_pilot and self.kernel.needs_fit:
-            total += count(self.kernel, self.num_pilot, self.betas.shape[0] - 1, num_fits=1)
+            total += self._pilot.cost(self.kernel, self.num_pilot, self.betas.shape[0] - 1)
         return total
 
 

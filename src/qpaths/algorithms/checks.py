@@ -1,4 +1,4 @@
-"""What is checked before and after a run, and how evaluations are counted."""
+"""What is checked before and after a run."""
 
 import numbers
 from typing import Any
@@ -12,7 +12,7 @@ from ..densities import evaluate
 from ..evaluation import AbstractEvaluator
 from ..kernels import AbstractKernel
 from ..paths import Reversed
-from ..results import NumEvaluations, Status
+from ..results import Status
 from ..schedules import AbstractSchedule
 
 
@@ -69,20 +69,3 @@ def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
         f"`{name}.log_prob` is {values[name]} {where} at the point {point}: {status.message}. "
         f"A log density must be a number, or -inf where there is no mass; mend it at that point."
     )
-
-
-def count(
-    kernel: AbstractKernel[Any], num_particles: int, num_steps: int, *, num_fits: int, chain_length: int = 1
-) -> NumEvaluations:
-    """Evaluations of a run: one at the start of each particle, then those of the kernel, fitted so often at a beta."""
-    moves = num_particles // chain_length * max(1, chain_length - 1) * kernel.num_steps
-    first, later = (kernel.fit_evaluations(num_particles, again) for again in (False, True))
-    values = num_steps * (moves * kernel.evaluations.values + num_fits * later.values)
-    gradients = num_steps * (moves * kernel.evaluations.gradients + num_fits * later.gradients)
-    if num_fits:
-        values, gradients = values + first.values, gradients + first.gradients
-    if kernel.with_slopes:
-        gradients += num_particles
-    else:
-        values += num_particles
-    return NumEvaluations(values, values, gradients, gradients)

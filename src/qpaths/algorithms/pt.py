@@ -13,6 +13,7 @@ from .._types import AnyArray, FloatArray
 from ..annealing import Fault, first_fault
 from ..annealing.population import invalid_draws
 from ..arrays import RandomKey, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
+from ..cost import Cost
 from ..estimators import (
     DerivativeMoments,
     bridge,
@@ -26,7 +27,7 @@ from ..evaluation import AbstractEvaluator, Particles, evaluator_of, stream_for
 from ..kernels import AbstractKernel
 from ..kernels.base import grouped
 from ..paths import AbstractPath
-from ..results import NumEvaluations, Result, Status
+from ..results import Result, Status
 from ..schedules import respace
 from .checks import check_num, check_parts, raise_fault
 
@@ -121,19 +122,13 @@ class ParallelTempering(eqx.Module):
         return [self.num_scans * 2**r for r in range(self.num_rounds)]
 
     @property
-    def num_evaluations(self) -> NumEvaluations:
+    def num_evaluations(self) -> Cost:
         """Of a run: the draws it starts from, a draw and the moves of each scan, the fits of each round."""
         moved = self.num_temperatures - 1
         draws = self.num_chains * (_KEPT + sum(self.scans_per_round))
         moves = self.num_chains * sum(self.scans_per_round) * moved * self.kernel.num_steps
-        fit = self.kernel.fit_evaluations(self.num_chains * _KEPT, again=False)
-        values = moves * self.kernel.evaluations.values + self.num_rounds * moved * fit.values
-        gradients = moves * self.kernel.evaluations.gradients + self.num_rounds * moved * fit.gradients
-        if self.kernel.with_slopes:
-            gradients += draws
-        else:
-            values += draws
-        return NumEvaluations(values, values, gradients, gradients)
+        fits = self.num_rounds * moved * self.kernel.fit_cost(self.num_chains * _KEPT, again=False)
+        return self.kernel.start_cost(draws) + moves * self.kernel.cost + fits
 
 
 @quiet()

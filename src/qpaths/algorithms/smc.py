@@ -8,14 +8,15 @@ from .._checks import is_concrete
 from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, anneal, begin
 from ..arrays import RandomKey, namespace, quiet
+from ..cost import Cost
 from ..estimators import dominance, genealogy_se
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
-from ..results import NumEvaluations, Result
+from ..results import Result
 from ..schedules import AbstractSchedule
-from .checks import check_chunk_size, check_num, check_parts, count, raise_fault
+from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 
 class SMC(eqx.Module):
@@ -97,10 +98,9 @@ class SMC(eqx.Module):
             algorithm="SMC",
         )
 
-    def count(self, num_steps: int) -> NumEvaluations:
+    def count(self, num_steps: int) -> Cost:
         """Evaluations after some steps."""
-        num_fits = self.population.num_fits(self.kernel, self.num_particles)
-        return count(self.kernel, self.num_particles, num_steps, num_fits=num_fits, chain_length=self.chain_length)
+        return self.population.cost(self.kernel, self.num_particles, num_steps)
 
 
 @quiet()

@@ -11,10 +11,11 @@ from .._numerics import log_mean_exp
 from .._types import AnyArray
 from ..annealing import Fault, anneal
 from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
+from ..cost import Cost
 from ..estimators import DerivativeMoments, check_rule, few_replicas, moments_from, thermodynamic_integration
 from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..paths import AbstractPath
-from ..results import NumEvaluations, Result, Status
+from ..results import Result, Status
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from .ais import AIS
 from .checks import check_num, raise_fault
@@ -70,15 +71,15 @@ class ThermodynamicIntegration(eqx.Module):
             betas=xp.mean(runs.betas, axis=0),
             stats=jax.tree.map(lambda leaf: xp.mean(leaf, axis=0), stats),
             status=status,
-            num_evaluations=spent + NumEvaluations(*(self.num_replicates * n for n in runs.num_evaluations)),
+            num_evaluations=spent + self.num_replicates * runs.num_evaluations,
             algorithm="Thermodynamic integration",
         )
 
 
-def _frozen(sampler: Any, path: AbstractPath[Any], key: RandomKey) -> tuple[Any, NumEvaluations]:
+def _frozen(sampler: Any, path: AbstractPath[Any], key: RandomKey) -> tuple[Any, Cost]:
     """The sampler with a fixed schedule, and what it cost to find it: replicates then share their betas."""
     if not (isinstance(sampler, SMC) and isinstance(sampler.schedule, AdaptiveSchedule)):
-        return sampler, NumEvaluations(0, 0, 0, 0)
+        return sampler, Cost()
     pilot = sampler.run(path, key=key)
     frozen = eqx.tree_at(lambda s: s.schedule, sampler, FixedSchedule(pilot.betas))
     return frozen, pilot.num_evaluations

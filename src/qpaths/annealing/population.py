@@ -13,6 +13,7 @@ from .._modules import Module
 from .._numerics import log_ess, log_mean_exp
 from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
 from ..arrays import TracedRows, cond, map_rows, namespace, quiet
+from ..cost import Cost
 from ..estimators import Lag, dominance
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
@@ -85,6 +86,15 @@ class Population(Module):
         """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
         even = num_particles // self.chain_length % 2 == 0
         return 2 if self.cross_fit and kernel.needs_fit and even else 1
+
+    def cost(self, kernel: AbstractKernel[Any], num_particles: int, num_stages: int) -> Cost:
+        """What a run costs: an evaluation at the start of each particle, then the fits and moves of the kernel."""
+        num_moves = num_particles // self.chain_length * max(1, self.chain_length - 1) * kernel.num_steps
+        total = kernel.start_cost(num_particles) + num_stages * num_moves * kernel.cost
+        if not kernel.needs_fit:
+            return total
+        first, later = (kernel.fit_cost(num_particles, again) for again in (False, True))
+        return total + first + num_stages * self.num_fits(kernel, num_particles) * later
 
     def start(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
         """Particles of weight one at the given positions, and the kernel fitted to them."""

@@ -11,6 +11,7 @@ from ..densities import DensityLike
 from ..families import Normal
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import QPath
+from ..recipe import Recipe
 from ..schedules import AbstractFixedSchedule
 from ..tuning import choose_q, equalise, tune
 from ..tuning.pilot import run_pilot
@@ -128,10 +129,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
         settings["moves"],
         settings["num_pilot"],
     )
-    each = kernel.evaluations.values + 2 * kernel.evaluations.gradients
-    num_steps = schedule.betas.shape[0] - 1
-    cost = (2 if kernel.with_slopes else 1) + num_steps * kernel.num_steps * each
-    num_particles = settings["budget"] // cost
+    num_particles = settings["budget"] // Recipe(path, schedule, kernel).cost_per_particle.total
     values = run_smc(path, schedule, kernel, num_particles, key=jax.random.key(seed))
     return {**values, "num_particles": num_particles}
 

@@ -11,8 +11,9 @@ from .._types import PRNGKey
 from ..densities import Density
 from ..kernels import AbstractKernel, RandomWalk
 from ..paths import QPath
+from ..recipe import Recipe
 from ..schedules import AbstractSchedule
-from ..tuning import Tuned, choose_q, tune
+from ..tuning import choose_q, tune
 from .base import Settings
 from .datasets import load, logistic_regression
 from .paper import delta_grid
@@ -74,7 +75,7 @@ def _by_tuning(settings: Settings, seed: int) -> Plan:
     num_steps = settings["num_distributions"] - 1 if linear else _ADAPTIVE_STEPS[settings["dataset"]]
     evaluations = settings["num_particles"] * (1 + num_steps * settings["moves"])
     path, schedule, kernel = tuned
-    return Plan(path, schedule, kernel, evaluations // tuned.cost_per_particle, tuned.num_evaluations.cost)
+    return Plan(path, schedule, kernel, evaluations // tuned.cost_per_particle.total, tuned.num_evaluations.total)
 
 
 # The number of moves does not enter these two choices: lines that differ in it alone share them.
@@ -94,7 +95,7 @@ def _ess_delta(dataset: str, schedule: AbstractSchedule, num_particles: int, see
 
 
 @functools.cache
-def _tuned(dataset: str, budget: int, seed: int) -> Tuned:
+def _tuned(dataset: str, budget: int, seed: int) -> Recipe:
     return tune(q_path(*_problem(dataset), 0.0), key=_choice_key(seed), budget=budget)
 
 

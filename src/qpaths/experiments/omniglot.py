@@ -200,7 +200,7 @@ def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...])
             num_chains=_ENOUGH_CHAINS,
             key=_key(seed, 2),
         )
-    kernel: Any = tuned.kernel.kernel
+    kernel: Any = tuned.kernel.kernel  # type: ignore[attr-defined]
     return _Tuned(tuned.schedule.betas, tuned.kernel, kernel.num_leapfrog, time.perf_counter() - start)
 
 

@@ -49,7 +49,7 @@ def run_smc(
         "delta_used": float(path.delta),
         "num_steps": int(result.betas.shape[0]) - 1,
         "acceptance": float(np.mean(result.stats["acceptance"])),
-        "likelihoods": int(result.num_evaluations.cost),
+        "likelihoods": int(result.num_evaluations.total),
         "share_lost": share_without_number(path, result.samples),
     }
 

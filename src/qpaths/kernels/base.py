@@ -12,6 +12,7 @@ from .._modules import Module
 from .._numerics import log_ess
 from .._types import AnyArray, RealLike, Rows, Scalar, Vector
 from ..arrays import namespace, quiet, scan, softmax
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 
 Params = TypeVar("Params")
@@ -28,13 +29,6 @@ class Info(NamedTuple):
     """Whether the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
     proposal: Rows
     """The position of the first such proposal."""
-
-
-class Evaluations(NamedTuple):
-    """Evaluations of each endpoint density: values alone, and values with their gradient."""
-
-    values: int
-    gradients: int
 
 
 class AbstractKernel(Module, Generic[Params]):
@@ -68,12 +62,16 @@ class AbstractKernel(Module, Generic[Params]):
 
     @property
     @abc.abstractmethod
-    def evaluations(self) -> Evaluations:
-        """Evaluations of each endpoint in one transition."""
+    def cost(self) -> Cost:
+        """What one transition of one particle costs."""
 
-    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
-        """Evaluations of each endpoint in one call of `fit`, the first or `again` with the parameters before."""
-        return Evaluations(0, 0)
+    def start_cost(self, num_particles: int) -> Cost:
+        """What it costs to evaluate particles before the first move."""
+        return Cost.gradients(num_particles) if self.with_slopes else Cost.values(num_particles)
+
+    def fit_cost(self, num_particles: int, again: bool) -> Cost:
+        """What one call of `fit` costs: the first, or one `again` with the parameters before."""
+        return Cost()
 
     @abc.abstractmethod
     def fit(

@@ -13,9 +13,10 @@ from jaxtyping import Float
 
 from .._types import AnyArray, RealLike, Rows, Vector
 from ..arrays import HostRows, namespace
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths import AbstractPath
-from .base import AbstractKernel, Evaluations, Info, check_num_steps, per_particle, weighted_moments
+from .base import AbstractKernel, Info, check_num_steps, per_particle, weighted_moments
 
 Matrix = Float[AnyArray, "*g d d"]
 
@@ -40,8 +41,8 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
     needs_fit = True
 
     @property
-    def evaluations(self) -> Evaluations:
-        return Evaluations(values=1, gradients=self.evaluations_per_transition)
+    def cost(self) -> Cost:
+        return Cost.values(1) + Cost.gradients(self.evaluations_per_transition)
 
     def fit(
         self,

@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from .._types import AnyArray, RealLike
 from ..arrays import namespace
-from .base import AbstractKernel, Evaluations
+from ..cost import Cost
+from .base import AbstractKernel
 from .wrapper import KernelWrapper
 
 
@@ -28,8 +29,8 @@ class FrozenKernel(KernelWrapper):
 
     needs_fit = False
 
-    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
-        return Evaluations(0, 0)
+    def fit_cost(self, num_particles: int, again: bool) -> Cost:
+        return Cost()
 
     def fit(self, evaluator: Any, beta: RealLike, *unused: Any) -> Any:
         """The parameters at `beta`; nothing else is looked at."""

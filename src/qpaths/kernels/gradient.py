@@ -10,10 +10,10 @@ from jaxtyping import Float
 from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike, Vector
 from ..arrays import namespace, quiet, scan, softmax
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
-    Evaluations,
     Info,
     accept,
     check_num_steps,
@@ -85,14 +85,14 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return self.step_size is None or self.preconditioner != "none"
 
     @property
-    def evaluations(self) -> Evaluations:
-        return Evaluations(values=0, gradients=self.num_leapfrog)
+    def cost(self) -> Cost:
+        return Cost.gradients(self.num_leapfrog)
 
-    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
+    def fit_cost(self, num_particles: int, again: bool) -> Cost:
         if self.step_size is not None:
-            return Evaluations(0, 0)
+            return Cost()
         num_rounds, num_copies = _effort(num_particles, again)
-        return Evaluations(0, num_rounds * num_copies * self.num_leapfrog)
+        return Cost.gradients(num_rounds * num_copies * self.num_leapfrog)
 
     def step_size_of(self, params: LeapfrogParams) -> Scalar:
         return namespace(params.step_size).mean(params.step_size)

@@ -9,10 +9,10 @@ from jaxtyping import Float
 from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
 from ..arrays import namespace
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
-    Evaluations,
     Info,
     accept,
     check_num_steps,
@@ -41,7 +41,7 @@ class RandomWalk(AbstractKernel[Factors]):
 
     with_slopes = False
     needs_fit = True
-    evaluations = Evaluations(values=1, gradients=0)
+    cost = Cost.values(1)
 
     def fit(
         self,
@@ -93,7 +93,7 @@ class IndependentMH(AbstractKernel[Fitted]):
 
     with_slopes = False
     needs_fit = True
-    evaluations = Evaluations(values=1, gradients=0)
+    cost = Cost.values(1)
 
     def fit(
         self,

@@ -3,8 +3,9 @@
 from typing import Any
 
 from .._types import RealLike, Rows, Scalar, Vector
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
-from .base import AbstractKernel, Evaluations, Info
+from .base import AbstractKernel, Info
 
 
 class KernelWrapper(AbstractKernel[Any]):
@@ -32,11 +33,11 @@ class KernelWrapper(AbstractKernel[Any]):
         return self.kernel.adapts
 
     @property
-    def evaluations(self) -> Evaluations:
-        return self.kernel.evaluations
+    def cost(self) -> Cost:
+        return self.kernel.cost
 
-    def fit_evaluations(self, num_particles: int, again: bool) -> Evaluations:
-        return self.kernel.fit_evaluations(num_particles, again)
+    def fit_cost(self, num_particles: int, again: bool) -> Cost:
+        return self.kernel.fit_cost(num_particles, again)
 
     def fit(
         self,

@@ -4,6 +4,7 @@ from .alpha_projection import AlphaProjectionPath as AlphaProjectionPath
 from .base import AbstractParametricPath as AbstractParametricPath
 from .base import AbstractPath as AbstractPath
 from .base import AbstractPointwisePath as AbstractPointwisePath
+from .base import Ordered as Ordered
 from .base import Reversed as Reversed
 from .escort import EscortMomentPath as EscortMomentPath
 from .gelman_meng import GelmanMengPath as GelmanMengPath

@@ -1,7 +1,7 @@
 """What an annealing path is: the contract, the base classes of pointwise and parametric paths, and `Reversed`."""
 
 import abc
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -98,6 +98,17 @@ class AbstractPath(Module, Generic[Features]):
     def sample_base(self, key: PRNGKey) -> Point:
         """One exact draw from the base."""
         return draw(self.base, key, "base")
+
+
+@runtime_checkable
+class Ordered(Protocol):
+    """A path of a family over `q = 1 - delta`; tuning may choose another member of the family."""
+
+    @property
+    def delta(self) -> ScalarLike: ...
+
+    def with_delta(self, delta: ScalarLike) -> AbstractPath[Any]:
+        """The member of order 1 - `delta` between the same endpoints."""
 
 
 class AbstractPointwisePath(AbstractPath[EndpointValues]):

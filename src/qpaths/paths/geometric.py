@@ -2,8 +2,10 @@
 
 import equinox as eqx
 
+from .._types import ScalarLike
 from ..densities import DensityLike, endpoint
 from .base import AbstractPowerMeanPath
+from .power_mean import QPath
 
 
 class GeometricPath(AbstractPowerMeanPath):
@@ -15,3 +17,8 @@ class GeometricPath(AbstractPowerMeanPath):
     @property
     def power(self) -> tuple[float, float]:
         return 0.0, 0.0
+
+    delta = 0.0
+
+    def with_delta(self, delta: ScalarLike) -> QPath:
+        return QPath(self.base, self.target, delta=delta)

@@ -60,6 +60,10 @@ class QPath(AbstractPowerMeanPath):
         check_not_nan("alpha", alpha)
         return QPath(base, target, delta=(1 - alpha) / 2, log_scale=log_scale)
 
+    def with_delta(self, delta: ScalarLike) -> "QPath":
+        """The q-path of another order between the same endpoints, with the same scale."""
+        return QPath(self.base, self.target, delta=delta, log_scale=self.log_scale)
+
     @property
     def q(self) -> ScalarLike:
         return 1 - self.delta
@@ -86,3 +90,8 @@ class ArithmeticPath(AbstractPowerMeanPath):
     @property
     def power(self) -> tuple[float, float]:
         return 1.0, 0.0
+
+    delta = 1.0
+
+    def with_delta(self, delta: ScalarLike) -> QPath:
+        return QPath(self.base, self.target, delta=delta)

@@ -13,10 +13,11 @@ from jaxtyping import Float
 from .._types import AnyArray, PRNGKey, RealLike, Rows, Scalar, ScalarLike, Vector
 from ..annealing import Annealing, Population, State, anneal
 from ..arrays import namespace, quiet, stream_of, to_host
+from ..cost import Cost
 from ..densities import Density
 from ..evaluation import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
 from ..kernels import AbstractKernel
-from ..kernels.base import Evaluations, Info, accept
+from ..kernels.base import Info, accept
 from ..paths import AbstractPath
 
 
@@ -126,7 +127,7 @@ class GridMetropolis(AbstractKernel[None]):
 
     with_slopes = False
     needs_fit = False
-    evaluations = Evaluations(values=1, gradients=0)
+    cost = Cost.values(1)
 
     def fit(self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Any) -> None:
         return None
@@ -165,7 +166,7 @@ class Scripted(AbstractKernel[Script]):
 
     with_slopes = False
     needs_fit = False
-    evaluations = Evaluations(values=1, gradients=0)
+    cost = Cost.values(1)
 
     def fit(
         self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Script | None

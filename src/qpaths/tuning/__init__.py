@@ -3,5 +3,6 @@
 from .choose import choose_q as choose_q
 from .equalise import Equalised as Equalised
 from .equalise import equalise as equalise
-from .tune import Tuned as Tuned
+from .for_chains import tune_chains as tune_chains
+from .for_population import tune_population as tune_population
 from .tune import tune as tune

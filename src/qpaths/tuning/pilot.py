@@ -12,6 +12,7 @@ from ..algorithms import SMC
 from ..annealing import State, anneal
 from ..annealing.loop import Annealing, find_next, frozen, pilot_params
 from ..arrays import to_host
+from ..cost import Cost
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import Result
@@ -38,6 +39,10 @@ class Pilot(NamedTuple):
     @property
     def lengths(self) -> Float[AnyArray, " steps"]:
         return self.result.stats["length"]
+
+    @property
+    def cost(self) -> Cost:
+        return self.result.num_evaluations
 
     @property
     def reached(self) -> bool:
@@ -77,7 +82,7 @@ def run_pilot(
     def choose(state: State) -> Any:
         if annealing.target_ess is None:
             return find_next(annealing, state)
-        cost = algorithm.count(int(state.stage) + 2).cost
+        cost = algorithm.count(int(state.stage) + 2).total
         if cost > max_cost:
             return 1.0
         wanted = _HURRY if cost > 0.5 * max_cost else annealing.target_ess

@@ -15,6 +15,7 @@ from ..arrays import TracedStream, namespace, sigmoid
 from ..densities import DensityLike, draw, evaluate
 from ..estimators import importance_log_evidence
 from ..evaluation import AbstractEvaluator, Layout
+from ..remarks import Note, Remark
 
 Matrix = Float[np.ndarray, "d d"]
 HostRows = Float[np.ndarray, "n d"]
@@ -109,10 +110,10 @@ class Reference(Module):
 
 
 class Fit(NamedTuple):
-    """A fitted distribution, and the reason why it must not be used, if there is one."""
+    """A fitted distribution, or the reason why there is none."""
 
     fitted: FittedT | None
-    refusal: str
+    refusal: Remark | None
 
 
 def fit_reference(positions: Any, scores: Any = None) -> Fit:
@@ -127,7 +128,7 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
     x = np.asarray(positions, float)
     num, dimension = x.shape
     if num < 2 * dimension + 2:
-        return Fit(None, f"{num} particles are too few to fit a distribution in {dimension} dimensions")
+        return Fit(None, Note.TOO_FEW(num=num, dimension=dimension))
     mean, matrix = np.mean(x, axis=0), _covariance(x)
     if scores is not None and np.isfinite(scores).all():
         g = np.asarray(scores, float)
@@ -139,14 +140,14 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
     try:
         factor = np.linalg.cholesky(matrix)
     except np.linalg.LinAlgError:
-        return Fit(None, "the particles lie in a subspace")
+        return Fit(None, Note.SUBSPACE())
     white = np.linalg.solve(factor, (x - mean).T).T
     if _looks_bimodal(white):
-        return Fit(None, "the particles fall into several groups")
+        return Fit(None, Note.SEVERAL_GROUPS())
     df = _degrees_of_freedom(white)
     if df <= _HEAVIEST:
-        return Fit(None, "the particles have heavy tails")
-    return Fit(FittedT.of(df, mean, matrix * (df - 2) / df), "")
+        return Fit(None, Note.HEAVY_TAILS())
+    return Fit(FittedT.of(df, mean, matrix * (df - 2) / df), None)
 
 
 def _covariance(x: HostRows) -> Matrix:

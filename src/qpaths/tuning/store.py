@@ -1,52 +1,57 @@
-"""Tuned settings as a tree of arrays, for a file from which an interrupted call goes on."""
+"""A recipe as a tree of arrays, for a file from which an interrupted call goes on."""
 
+import dataclasses
 from typing import Any
 
+from ..cost import Cost
 from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
-from ..results import NumEvaluations
+from ..recipe import Recipe
+from ..remarks import Remark
 from ..schedules import FixedSchedule
-from .choose import with_delta
+from .compare import with_delta
+from .for_population import from_base
 from .reference import FittedT, Reference
-from .tune import Tuned, from_base
 
 
-def to_tree(tuned: Tuned) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of tuned settings JSON can hold, and their arrays; the user's densities are in neither."""
-    base = tuned.path.base
+def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What of a recipe JSON can hold, and its arrays; the user's densities are in neither."""
+    base = recipe.path.base
+    fitted = base.fitted if isinstance(base, Reference) else None
+    assert isinstance(recipe.kernel, FrozenKernel)
     notes = {
-        "notes": list(tuned.notes),
-        "warnings": list(tuned.warnings),
-        "barrier": tuned.barrier,
-        "num_evaluations": tuned.num_evaluations._asdict(),
-        "share": base.share if isinstance(base, Reference) else None,
-        "df": base.fitted.df if isinstance(base, Reference) else None,
+        "notes": [note.as_dict() for note in recipe.notes],
+        "findings": [finding.as_dict() for finding in recipe.findings],
+        "barrier": recipe.barrier,
+        "num_evaluations": dataclasses.asdict(recipe.num_evaluations),
+        "share": None if fitted is None else base.share,
+        "df": None if fitted is None else fitted.df,
     }
     arrays = {
-        "betas": tuned.schedule.betas,
-        "kernel": tuned.kernel.arrays,
-        "delta": getattr(tuned.path, "delta", None),
-        "fitted": [base.fitted.mean, base.fitted.factor, base.fitted.inverse] if isinstance(base, Reference) else None,
+        "betas": recipe.schedule.betas,
+        "kernel": recipe.kernel.arrays,
+        "delta": getattr(recipe.path, "delta", None),
+        "fitted": None if fitted is None else [fitted.mean, fitted.factor, fitted.inverse],
     }
     return notes, arrays
 
 
 def from_tree(
     notes: dict[str, Any], arrays: dict[str, Any], path: AbstractPath[Any], kernel: AbstractKernel[Any], layout: Layout
-) -> Tuned:
-    """The settings again, around the same densities and kernel."""
+) -> Recipe:
+    """The recipe again, around the same densities and kernel."""
     if arrays["fitted"] is not None:
         fitted = FittedT(notes["df"], *arrays["fitted"])
         path = from_base(path, Reference(fitted, path.base, notes["share"], layout))
     if arrays["delta"] is not None:
         path = with_delta(path, arrays["delta"])
-    return Tuned(
+    return Recipe(
         path,
         FixedSchedule(arrays["betas"]),
         FrozenKernel.from_arrays(kernel, arrays["kernel"], layout.dimension),
         notes["barrier"],
-        tuple(notes["notes"]),
-        tuple(notes["warnings"]),
-        NumEvaluations(**notes["num_evaluations"]),
+        tuple(map(Remark.from_dict, notes["notes"])),
+        tuple(map(Remark.from_dict, notes["findings"])),
+        Cost(**notes["num_evaluations"]),
     )

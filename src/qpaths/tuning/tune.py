@@ -1,65 +1,24 @@
-"""Reference, path, schedule and kernel together, from pilots; what comes out is frozen."""
+"""One name for the two ways to choose a recipe: for a population, and for chains of a fixed length."""
 
-import math
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
-import equinox as eqx
-import jax.numpy as jnp
-import numpy as np
-
-from ..algorithms.checks import check_num, check_parts
+from ..algorithms.checks import check_num
 from ..arrays import RandomKey
-from ..densities import as_pytree
-from ..evaluation import stream_for
-from ..kernels import HMC, AbstractKernel, FrozenKernel
-from ..paths import AbstractPath
-from ..results import NumEvaluations
-from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from .chains import FIRST_ACCEPTANCE, Problems, Search, Settings, num_pilot_gradients, rough_settings, tune_chains
-from .choose import compare, num_runs, with_delta
-from .pilot import Pilot, run_pilot
-from .reference import Reference, fit_reference, share_outside
-
-_PILOT_SHARE = 0.25
-"""Of the budget, for all pilots together."""
-_STEP_LENGTH = 0.5
-"""Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
-_PROBES, _MOST_OUTSIDE = 128, 0.25
-"""Draws from a fitted reference, and the share of them that may lie where the target has no mass."""
-_LONG = 3.0
-"""A barrier above which another q may be worth its pilots."""
-_DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
-_SEEDS, _FEWEST = 2, 32
-"""Runs of each candidate in a round of the comparison, and the fewest particles worth running."""
-_BASE_SHARE = 0.05
-"""Of the base in a fitted reference."""
+from ..kernels import AbstractKernel
+from ..recipe import Recipe
+from .chain_search import Search
+from .for_chains import Start, tune_chains
+from .for_population import tune_population
 
 
-class Tuned(eqx.Module):
-    """Settings that were chosen in pilots and stay as they are: `path, schedule, kernel = tune(...)`.
+class ChainOptions(TypedDict, total=False):
+    """Options of `tune` for chains of a fixed length; they need `num_gradients`."""
 
-    `notes` say what was chosen and why, `warnings` what looks unreliable, `barrier` is the length of the path,
-    `num_evaluations` what the pilots cost.
-    """
-
-    path: Any
-    schedule: FixedSchedule
-    kernel: FrozenKernel
-    barrier: float = eqx.field(static=True)
-    notes: tuple[str, ...] = eqx.field(static=True)
-    warnings: tuple[str, ...] = eqx.field(static=True)
-    num_evaluations: NumEvaluations = eqx.field(static=True)
-
-    def __iter__(self) -> Iterator[Any]:
-        yield from (self.path, self.schedule, self.kernel)
-
-    @property
-    def cost_per_particle(self) -> int:
-        """Evaluations of one particle of a run with these settings, a gradient counted as two."""
-        each = self.kernel.evaluations.values + 2 * self.kernel.evaluations.gradients
-        steps = self.schedule.betas.shape[0] - 1
-        return (2 if self.kernel.with_slopes else 1) + steps * self.kernel.num_steps * each
+    num_chains: int
+    num_leapfrog: int | None
+    q: float | None
+    problems: Any
+    target_samples: Any
 
 
 def tune(
@@ -70,279 +29,35 @@ def tune(
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
     num_gradients: int | None = None,
-    num_chains: int = 10,
-    num_leapfrog: int | None = None,
-    q: float | None = None,
-    problems: Any = None,
-    target_samples: Any = None,
-) -> Tuned:
-    """Choose reference, q, schedule and kernel for a run of `budget` evaluations, a gradient counted as two.
+    **options: Unpack[ChainOptions],
+) -> Recipe:
+    """Choose reference, q, schedule and kernel; `path, schedule, kernel = tune(path, key=key)`.
 
-    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals
-    adaptively from the base. A Student-t distribution fitted to where it ends is the new base if the path from there is
-    much shorter and finds no less mass, and if the target looks like one mode without heavy tails and hard bounds
-    (`reference=False` keeps the base). On a path that is still long a few values of q are compared by the bound that
-    they reach. All settings are frozen: with them AIS and SMC are unbiased.
+    Everything is frozen: with the recipe AIS and SMC are unbiased. `budget` counts the evaluations of the run that will
+    follow and its pilots, a gradient counted as two. See `qpaths.tuning.tune_population` for what is chosen how.
 
-    With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC). Then the split between
-    distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach, unless
-    `num_leapfrog` or `q` is given, and the budget is that of `num_chains` chains. Many problems can share such
-    settings: with `problems`, a tree of arrays with a leading axis, `path` is a function that makes the path of one of
-    them. A few problems can stand for many: `num_chains` then is the number of chains of the run over that of the
-    problems given. `target_samples`, where there are exact draws from the targets (one per problem: simulated data),
-    make the schedule equal in the forward-reverse discrepancy.
+    With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC), and the budget is that of
+    `num_chains` chains. Further options are then `num_leapfrog` and `q`, which fix what would otherwise be chosen,
+    `problems` and `target_samples`: see `qpaths.tuning.tune_chains`.
     """
-    check_num("num_chains", num_chains, smallest=1)
-    if num_gradients is not None:
-        search = Search()
-        if num_leapfrog is not None:
-            check_num("num_leapfrog", num_leapfrog, smallest=1)
-            search = search._replace(leapfrogs=(num_leapfrog,))
-        if q is not None:
-            search = search._replace(deltas=())
-        delta = None if q is None else 1 - q
-        stream = stream_for(key, path, problems, target_samples, pilots=True)
-        return _tune_chains(
-            path, stream, kernel, reference, num_gradients, num_chains, problems, target_samples, delta, search
-        )
-    if any(value is not None for value in (problems, target_samples, num_leapfrog, q)):
-        raise ValueError(
-            "`problems`, `target_samples`, `num_leapfrog` and `q` need `num_gradients`, the length of the chains, "
-            "got None."
-        )
-    if not budget > 0:
-        raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
-    return _tune_population(path, stream_for(key, path, pilots=True), budget, kernel, reference)
-
-
-def _tune_population(
-    path: AbstractPath[Any], stream: Any, budget: int, kernel: AbstractKernel[Any] | None, reference: bool
-) -> Tuned:
-    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
-    check_parts(kernel)
-    allowance = _Allowance(int(_PILOT_SHARE * budget))
-    num_particles = int(np.clip(budget // 2500, 64, 2000))
-    keys = stream.split(3)
-    max_cost = float(allowance.left) * (0.75 if reference else 1.0)
-    first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=max_cost)
-    allowance.spend(first)
-    notes, warnings, pilot = [], [], first
-    if not first.reached:
-        warnings.append(
-            f"the pilot did not come from the base to the target in {first.result.num_evaluations.cost:,} evaluations"
-        )
-    elif reference:
-        path, pilot, note = _with_reference(path, first, kernel, num_particles, keys[1], allowance)
-        notes.append(note)
-    if first.reached and pilot.barrier > _LONG:
-        path, pilot, note = _with_best_q(path, pilot, kernel, keys[2], allowance)
-        notes.append(note)
-    betas = pilot.betas
-    if pilot.reached:
-        betas = respace(betas, pilot.lengths, 1 + max(1, math.ceil(pilot.barrier / _STEP_LENGTH)))
-    notes.append(f"{betas.size} distributions at equal distances on a path of length {pilot.barrier:.2f}")
-    return Tuned(
-        path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), tuple(warnings), allowance.spent
-    )
-
-
-def _tune_chains(
-    path: Any,
-    stream: Any,
-    kernel: AbstractKernel[Any] | None,
-    reference: bool,
-    num_gradients: int,
-    num_chains: int,
-    problems: Any,
-    target_samples: Any,
-    delta: float | None,
-    search: Search,
-) -> Tuned:
-    if kernel is None:
-        kernel = HMC(num_leapfrog=5, preconditioner="dense" if problems is None else "diagonal")
-    if not isinstance(kernel, HMC):
-        raise TypeError(f"`kernel` must be HMC where `num_gradients` is given, got {type(kernel).__name__}.")
-    if num_gradients < 16:
-        raise ValueError(f"`num_gradients` must be at least 16, got {num_gradients}: it is the length of one chain.")
-    if problems is not None and (isinstance(path, AbstractPath) or not callable(path)):
-        raise TypeError(
-            f"`path` must be a function that makes the path of one of the `problems`, got {type(path).__name__}: "
-            f"give `lambda problem: QPath(...)`."
-        )
-    start_stream, stream = stream.split(2)
-    if problems is None:
-        tuned = _tune_population(path, start_stream, 8 * num_chains * num_gradients, kernel, reference)
-        group = Problems(lambda _: tuned.path, None, target_samples, 1)
-        start = Settings(np.asarray(_delta_of(tuned.path)), tuned.schedule.betas, tuned.kernel, FIRST_ACCEPTANCE)
-        notes, warnings, spent = tuned.notes[:-1], tuned.warnings, tuned.num_evaluations
-    else:
-        group = Problems(path, problems, target_samples, 1)
-        start = rough_settings(group, kernel)
-        notes, warnings, spent = (), (), NumEvaluations(0, 0, 0, 0)
-    if delta is not None:
-        start = eqx.tree_at(lambda settings: settings.delta, start, np.asarray(delta))
-    allowed = _PILOT_SHARE * group.num * num_chains * num_gradients * group.num_directions
-    made = num_pilot_gradients(start, num_gradients, group.num_directions, search)
-    group = group.with_pilot_chains(int(allowed / made))
-    settings, measured = tune_chains(group, start, num_gradients, search, stream)
-    made *= group.num * group.num_chains
-    barrier = float(np.sum(np.sqrt(np.maximum(measured.variance, 0))))
-    notes += (
-        f"{settings.betas.size} distributions and {settings.num_leapfrog} leapfrog steps at each, "
-        f"{settings.target_acceptance:.0%} of the moves accepted",
-        f"q = {1 - float(settings.delta):.6g}"
-        + (", since no other was better" if settings.delta == 0 and search.deltas else ""),
-        f"single chains then fall short of the log evidence by about {measured.shortfall:.3f} nats",
-    )
-    chosen: Any
-    if problems is None:
-        chosen = with_delta(tuned.path, settings.delta)
-    else:
-        # An array, so that another value does not compile again; of a Python number, so that it does not widen float32.
-        chosen = Chosen(as_pytree(path), jnp.asarray(float(settings.delta)))
-    return Tuned(
-        chosen,
-        FixedSchedule(settings.betas),
-        settings.kernel,
-        barrier,
-        notes,
-        warnings,
-        spent + NumEvaluations(0, 0, made, made),
-    )
-
-
-class Chosen(eqx.Module):
-    """Makes the q-path of one of many problems."""
-
-    path_of: Any
-    delta: Any
-
-    def __call__(self, problem: Any) -> AbstractPath[Any]:
-        return with_delta(self.path_of(problem), self.delta)
-
-
-def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
-    """The same path from another base."""
-    return eqx.tree_at(lambda p: p.base, path, base)
-
-
-def _delta_of(path: AbstractPath[Any]) -> Any:
-    return getattr(path, "delta", 0.0)
-
-
-class _Allowance:
-    """What pilots may still cost."""
-
-    def __init__(self, cost: int):
-        self.left = cost
-        self.spent = NumEvaluations(0, 0, 0, 0)
-
-    def spend(self, pilot: Pilot) -> None:
-        self._add(pilot.result.num_evaluations)
-
-    def spend_cost(self, cost: int, kernel: AbstractKernel[Any]) -> None:
-        """Evaluations that were not counted one by one, of the kind that the kernel makes."""
-        self._add(
-            NumEvaluations(0, 0, cost // 2, cost // 2) if kernel.with_slopes else NumEvaluations(cost, cost, 0, 0)
-        )
-
-    def spend_values(self, num: int) -> None:
-        """Evaluations of the target alone."""
-        self._add(NumEvaluations(0, num, 0, 0))
-
-    def _add(self, num: NumEvaluations) -> None:
-        self.spent += num
-        self.left -= num.cost
-
-
-def _with_reference(
-    path: AbstractPath[Any],
-    first: Pilot,
-    kernel: AbstractKernel[Any],
-    num_particles: int,
-    stream: Any,
-    allowance: _Allowance,
-) -> tuple[AbstractPath[Any], Pilot, str]:
-    """The path from a fitted reference and its pilot, or what was given; and why."""
-    fitted, refusal = fit_reference(*first.draws)
-    if fitted is None:
-        return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
-    evaluator = first.annealing.evaluator
-    base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
-    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1000))  # far from the streams of the pilot
-    allowance.spend_values(_PROBES)
-    if outside > _MOST_OUTSIDE:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: the target ends at a hard bound, beyond which lie {outside:.0%} of the draws "
-                f"from a distribution fitted to it"
-            ),
-        )
-    shorter = from_base(path, base)
-    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=float(allowance.left))
-    allowance.spend(second)
-    if not second.reached or second.barrier > 0.7 * first.barrier:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: the path from a distribution fitted to the target is no shorter "
-                f"({second.barrier:.1f} against {first.barrier:.1f})"
-            ),
-        )
-    loss = float(first.result.log_evidence - second.result.log_evidence)
-    error = math.hypot(float(first.result.log_evidence_se), float(second.result.log_evidence_se))
-    if loss > 3 * error:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: a distribution fitted to the target finds less mass than the base "
-                f"({loss:.2f} +- {error:.2f} nats)"
-            ),
-        )
-    return (
-        shorter,
-        second,
-        (
-            f"annealed from a Student-t distribution fitted to a pilot's particles ({float(fitted.df):.0f} degrees of "
-            f"freedom, {_BASE_SHARE:.0%} of the base mixed in), from which the path has length {second.barrier:.2f} "
-            f"and not {first.barrier:.1f}"
-        ),
-    )
-
-
-def _with_best_q(
-    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], stream: Any, allowance: _Allowance
-) -> tuple[AbstractPath[Any], Pilot, str]:
-    """The q-path whose bound is best and its pilot, or what was given; and why."""
-    num_particles = pilot.state.log_weights.shape[0]
-    cost_per_particle = pilot.result.num_evaluations.cost / num_particles
-    # The winner needs a pilot of its own; the comparison may have the rest.
-    left = allowance.left - pilot.result.num_evaluations.cost
-    num_judged = int(left / cost_per_particle / num_runs(len(_DELTAS), _SEEDS))
-    if num_judged < _FEWEST:
-        return (
-            path,
-            pilot,
-            "q = 1, the geometric path: to compare others would have cost more than a quarter of the budget",
-        )
-    compare_stream, pilot_stream = stream.split(2)
-    winner = compare(path, np.array(_DELTAS), None, kernel, num_judged, _SEEDS, key=compare_stream)
-    allowance.spend_cost(int(num_runs(len(_DELTAS), _SEEDS) * num_judged * cost_per_particle), kernel)
-    lost = f" ({winner.num_dropped} of {len(_DELTAS)} did not reach the target)" if winner.num_dropped else ""
-    if winner.delta == 0:
-        return path, pilot, f"q = 1, the geometric path: no other q was better beyond noise{lost}"
-    path = with_delta(path, winner.delta)
-    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_stream, max_cost=float(allowance.left))
-    allowance.spend(best)
-    return (
+    if num_gradients is None:
+        if any(value is not None for value in options.values()):
+            names = ", ".join(f"`{name}`" for name in options)
+            raise ValueError(f"{names} need `num_gradients`, the length of the chains, got None.")
+        return tune_population(path, key=key, budget=budget, kernel=kernel, reference=reference)
+    search, num_leapfrog, q = Search(), options.get("num_leapfrog"), options.get("q")
+    if num_leapfrog is not None:
+        check_num("num_leapfrog", num_leapfrog, smallest=1)
+        search = search._replace(leapfrogs=(num_leapfrog,))
+    if q is not None:
+        search = search._replace(deltas=())
+    return tune_chains(
         path,
-        best,
-        (
-            f"q = {1 - winner.delta:.6g}, whose bound on the log evidence was {winner.gain:.2f} +- "
-            f"{winner.gain_se:.2f} nats above that of the geometric path in the pilots{lost}"
-        ),
+        key=key,
+        num_gradients=num_gradients,
+        num_chains=options.get("num_chains", 10),
+        start=Start(kernel, reference, q),
+        search=search,
+        problems=options.get("problems"),
+        target_samples=options.get("target_samples"),
     )

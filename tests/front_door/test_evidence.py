@@ -12,12 +12,14 @@ from jax.scipy.stats import norm
 import qpaths as qp
 from qpaths._numerics import log_mean_exp
 from qpaths.arrays import stream_of
-from qpaths.endpoints import path_given, probe
+from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
-from qpaths.front_door import Limits, _ending
-from qpaths.islands import Balance, Islands, balance
-from qpaths.results import NumEvaluations, Status
-from qpaths.tuning import Tuned
+from qpaths.front_door.checks import Balance, balance, probe
+from qpaths.front_door.endpoints import path_given
+from qpaths.front_door.islands import Islands
+from qpaths.front_door.limits import Limits
+from qpaths.remarks import Finding, Note, Stop
+from qpaths.results import Status
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 BUDGET = 80_000
@@ -56,11 +58,12 @@ def test_answer_and_draws(result):
     np.testing.assert_allclose(log_mean_exp(result.log_weights), result.log_evidence, atol=1e-9)
     weights = np.exp(result.log_weights - result.log_weights.max())
     np.testing.assert_allclose(weights / weights.sum() @ result.samples, [0.8, 0.8], atol=0.1)
-    assert result.num_evaluations.cost <= BUDGET
-    assert "fitted to a pilot's particles" in result.verdict
-    assert "budget was spent" in result.verdict
-    assert "nothing looks unreliable" in result.verdict
-    assert result.verdict.splitlines()[0] in result.summary()
+    assert result.num_evaluations.total <= BUDGET
+    assert result.verdict.chosen[0].kind is Note.REFERENCE
+    assert result.verdict.stopped.kind is Stop.BUDGET
+    assert result.verdict.level == "sound"
+    assert "nothing looks unreliable" in str(result.verdict)
+    assert str(result.verdict).splitlines()[0] in result.summary()
 
 
 def test_verdict_is_saved(result, tmp_path):
@@ -72,13 +75,13 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
     """The file holds the pilots and two batches; the call that goes on makes the batches that are missing, the same."""
     file = tmp_path / "state.npz"
     rough = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, standard_error=0.02, checkpoint=file)
-    assert "as wanted" in rough.verdict
+    assert rough.verdict.stopped.kind is Stop.STANDARD_ERROR
     assert float(rough.log_evidence_se) <= 0.02
-    assert rough.num_evaluations.cost < result.num_evaluations.cost
+    assert rough.num_evaluations.total < result.num_evaluations.total
     whole = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
     assert float(whole.log_evidence) == float(result.log_evidence)
     assert float(whole.log_evidence_se) == float(result.log_evidence_se)
-    with pytest.warns(UserWarning, match="exclude each other: .* A standard error of 1e-05 would take about"):
+    with pytest.warns(UserWarning, match="exclude each other: .* a standard error of 1e-05 would take about"):
         more = qp.evidence(**model, key=jax.random.key(0), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
     assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
@@ -94,7 +97,7 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
 def test_interrupt_returns_what_there_is(model, result, monkeypatch):
     import sys
 
-    module = sys.modules["qpaths.front_door"]
+    module = sys.modules["qpaths.front_door.evidence"]
     once = module.run_islands
     calls = []
 
@@ -108,7 +111,7 @@ def test_interrupt_returns_what_there_is(model, result, monkeypatch):
     partial = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET)
     assert Status(int(partial.status)) == Status.UNFINISHED
     assert partial.log_weights.size < result.log_weights.size
-    assert "interrupted" in partial.verdict
+    assert partial.verdict.stopped.kind is Stop.INTERRUPTED
 
 
 def test_base_that_never_meets_the_target_ends_in_a_warning():
@@ -117,6 +120,7 @@ def test_base_that_never_meets_the_target_ends_in_a_warning():
         found = qp.evidence(BASE, far, key=jax.random.key(0), budget=BUDGET)
     assert float(found.log_evidence) == -jnp.inf
     assert float(found.log_evidence_se) == jnp.inf
+    assert found.verdict.level == "wrong"
 
 
 def test_target_40_standard_deviations_away_has_an_honest_error_bar():
@@ -126,7 +130,7 @@ def test_target_40_standard_deviations_away_has_an_honest_error_bar():
         found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000)  # with more it may come there
     error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
     assert error < 3 * float(found.log_evidence_se)
-    assert any("did not come from the base to the target" in str(warning.message) for warning in caught)
+    assert any("did not get from the base to the target" in str(warning.message) for warning in caught)
 
 
 def test_certificate_on_simulated_data(model):
@@ -138,9 +142,9 @@ def test_certificate_on_simulated_data(model):
 
     found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(0), budget=BUDGET)
     plain = qp.evidence(**model, data=jnp.ones(2), key=jax.random.key(0), budget=BUDGET)
-    assert found.num_evaluations.cost > 1.1 * plain.num_evaluations.cost  # the certificate comes on top
-    words = found.verdict.split("on data simulated from the prior the log evidence lies between ")[1].split()
-    lower, lower_se, upper, upper_se = (float(words[i].strip(",")) for i in (0, 2, 4, 6))
+    assert found.num_evaluations.total > 1.1 * plain.num_evaluations.total  # the certificate comes on top
+    bounds = next(note for note in found.verdict.chosen if note.kind is Note.CERTIFICATE)
+    lower, lower_se, upper, upper_se = bounds.lower, bounds.lower_se, bounds.upper, bounds.upper_se
     exact = float(jnp.sum(norm.logpdf(simulated[0], 0.0, 1.25**0.5)))
     assert lower - 4 * lower_se < exact < upper + 4 * upper_se
     assert upper - lower < 1.0
@@ -156,8 +160,8 @@ def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
     messages = " ".join(str(warning.message) for warning in caught)
     assert re.search(r"does not integrate to 1 but to exp\((0.99|1.0)", messages)
     assert "the likelihood is constant" in messages
-    assert "does not integrate to 1" in found.verdict
-    assert "likelihood is constant" in found.verdict
+    assert [f.kind for f in found.verdict.findings][:2] == [Finding.NOT_NORMALIZED, Finding.CONSTANT]
+    assert found.verdict.level == "wrong"
     np.testing.assert_allclose(found.log_evidence, 0.0, atol=0.05)
 
 
@@ -170,27 +174,26 @@ def test_probe_of_endpoints_in_single_precision(key):
         return probe(evaluator_of(path_given(prior, likelihood, None), stream, with_slopes=False), stream)
 
     constant = probed(prior, lambda x: jnp.float32(-3.1))
-    assert constant.is_normalised
-    assert ["likelihood is constant, 0.0450492" in finding.what for finding in constant.findings] == [True]
+    assert constant.is_normalized
+    assert ["likelihood is constant, 0.0450492" in str(finding) for finding in constant.findings] == [True]
     assert not probed(prior, lambda x: 1e-3 * x[0]).findings
     shifted = qp.Density(lambda x: prior.log_prob(x) - 0.1, prior.sample)
-    assert not probed(shifted, lambda x: x[0]).is_normalised
+    assert not probed(shifted, lambda x: x[0]).is_normalized
 
 
 def test_a_wanted_error_that_would_take_for_ever_ends_the_run():
-    betas = jnp.array([0.0, 1.0])
-    kernel = qp.FrozenKernel(qp.RandomWalk(1), betas, jnp.ones((2, 2, 2)))
-    spent = NumEvaluations(0, 0, 0, 1_000_000)
-    tuned = Tuned(qp.GeometricPath(BASE, BASE), qp.FixedSchedule(betas), kernel, 1.0, (), (), spent)
-
-    def ending(num_islands, error, budget=np.inf):
+    def stop(num_islands, error, budget=np.inf):
         islands = _islands(np.zeros(num_islands), error * num_islands**0.5)
-        return _ending(islands, Limits(budget, np.inf, 0.01), spent, tuned, 1000, 1.0)
+        spent, batch = Cost.gradients(1_000_000), Cost.gradients(500)
+        return Limits(budget, np.inf, 0.01).stop(islands, spent, batch, Cost(), seconds=1.0)
 
-    assert "short of what was wanted. A standard error of 0.01 would take about 200,000,000" in ending(32, 0.1)
-    assert ending(8, 0.1) == ""  # too early to tell
-    assert ending(32, 0.05) == ""
-    assert ending(32, 0.1, budget=1e12) == ""
+    found = stop(32, 0.1)
+    assert found.kind is Stop.OUT_OF_REACH
+    np.testing.assert_allclose(found.needed, 2e8)
+    assert "a standard error of 0.01 would take about 200,000,000" in str(found)
+    assert stop(8, 0.1) is None  # too early to tell
+    assert stop(32, 0.05) is None
+    assert stop(32, 0.1, budget=1e12) is None
 
 
 def test_scores_of_draws_that_miss_a_side_do_not_balance():

@@ -1,0 +1,3 @@
+"""The front door: the log evidence of a model, how far it may be off, and what to think of it."""
+
+from .evidence import evidence as evidence

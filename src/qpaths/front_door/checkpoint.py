@@ -1,0 +1,57 @@
+"""The file from which an interrupted call of `evidence` goes on, where there is one."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import storage
+from .._types import PRNGKey
+from ..algorithms.checkpoint import check_features, check_folder, check_settings, describe_all
+from ..evaluation import Layout
+from ..kernels import AbstractKernel
+from ..paths import AbstractPath
+from ..recipe import Recipe
+from ..tuning.store import from_tree, to_tree
+from .islands import Islands
+
+
+class Progress(NamedTuple):
+    """How far a call has come: the recipe, the islands that have run, and in how many batches."""
+
+    recipe: Recipe
+    islands: Islands | None
+    num_batches: int
+
+
+class File:
+    """Keeps the progress of a call; without a name it keeps nothing."""
+
+    def __init__(self, name: Any, path: AbstractPath[Any], kernel: AbstractKernel[Any], layout: Layout, key: PRNGKey):
+        self.name = name
+        self.parts = path, kernel, layout
+        self.features: Any = None
+        """The endpoints at some draws from the base; they say whether a file belongs to the same model."""
+        if name is not None:
+            check_folder(name)
+            self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
+
+    def read(self) -> Progress | None:
+        """What is there; an error where it belongs to another call."""
+        if self.name is None or not Path(self.name).exists():
+            return None
+        _, notes, tree = storage.read(self.name, ("evidence",))
+        check_settings(self.name, notes["settings"], self.settings)
+        check_features(self.name, tree["features"], self.features)
+        islands = None if tree["islands"] is None else Islands(**tree["islands"])
+        return Progress(from_tree(notes["recipe"], tree["recipe"], *self.parts), islands, notes["num_batches"])
+
+    def write(self, progress: Progress) -> None:
+        """Replace the file as a whole."""
+        if self.name is not None:
+            notes, arrays = to_tree(progress.recipe)
+            islands = None if progress.islands is None else progress.islands._asdict()
+            storage.write(
+                self.name,
+                "evidence",
+                {"settings": self.settings, "recipe": notes, "num_batches": progress.num_batches},
+                {"recipe": arrays, "islands": islands, "features": self.features},
+            )

@@ -1,0 +1,78 @@
+"""The endpoints of a model's path, from what a user gives."""
+
+import inspect
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..densities import Density, DensityLike, as_density, as_pytree, check_backend, evaluate
+from ..paths import AbstractPath, GeometricPath
+
+
+def model_path(
+    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: str
+) -> tuple[AbstractPath[Any], Any]:
+    """The geometric path of the model, and its likelihood as a function of a point and data."""
+    check_backend(backend)
+    parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "sample_prior": sample_prior}
+    given = [name for name, part in parts.items() if part is not None]
+    if base is not None or target is not None:
+        if base is None or target is None or given:
+            given = [name for name, part in (("base", base), ("target", target)) if part is not None] + given
+            raise ValueError(
+                f"give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
+                f"{', '.join(given)}."
+            )
+        if backend == "numpy":
+            base, target = (_numpy_density(end) for end in (base, target))
+        return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
+    missing = [name for name in parts if name not in given]
+    if missing:
+        raise ValueError(
+            f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
+        )
+    if data is not None and not _takes_two(log_likelihood):
+        raise TypeError(
+            "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
+        )
+    prior = Density(log_prior, sample_prior, backend=backend)
+    return path_given(prior, log_likelihood, data), log_likelihood
+
+
+def _numpy_density(end: Any) -> Any:
+    """A function becomes a NumPy density; a density stays what it is."""
+    return end if hasattr(end, "log_prob") or not callable(end) else Density(end, backend="numpy")
+
+
+def _takes_two(function: Any) -> bool:
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some callables have no signature to look at
+        pass
+    return True
+
+
+def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
+    """From the prior to prior times likelihood; data are arrays of the target, not part of the compiled program."""
+    likelihood = as_pytree(likelihood)
+    arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
+    function = _log_joint if prior.backend == "jax" else _numpy_log_joint
+    return GeometricPath(prior, Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend))
+
+
+def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
+    log_prior = evaluate(prior, x, "log_prior")
+    log_likelihood = evaluate(Density(lambda x: likelihood(x, *data)), x, "log_likelihood")
+    # Outside the prior's support the likelihood need not be defined.
+    return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
+
+
+def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
+    log_prior = prior.log_prob(x)
+    return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)

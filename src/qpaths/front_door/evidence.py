@@ -1,0 +1,187 @@
+"""The log evidence of a model: pilots, islands, checks, verdict."""
+
+import os
+import time
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .._types import PRNGKey
+from ..algorithms.checks import CollapsedError, check_parts
+from ..algorithms.progress import Show, display
+from ..cost import Cost
+from ..densities import is_numpy
+from ..evaluation import Layout, evaluator_of, stream_for
+from ..kernels import HMC, AbstractKernel, RandomWalk
+from ..paths import AbstractPath
+from ..remarks import Finding, Note, Remark, Stop, Verdict
+from ..results import Result, Status
+from ..tuning import tune_population
+from .certificate import certify, simulated_from
+from .checkpoint import File, Progress
+from .checks import Balance, balance, probe
+from .endpoints import model_path
+from .findings import findings
+from .islands import Islands, cost_of_islands, run_islands
+from .limits import Limits
+
+_BLIND_STEPS = 10
+"""Random-walk moves at each beta where there is no gradient."""
+
+
+def evidence(
+    base: Any = None,
+    target: Any = None,
+    *,
+    key: PRNGKey,
+    log_prior: Any = None,
+    log_likelihood: Any = None,
+    sample_prior: Any = None,
+    data: Any = None,
+    simulate: Any = None,
+    backend: str = "jax",
+    budget: int | None = None,
+    seconds: float | int | None = None,
+    standard_error: float | int | None = None,
+    kernel: AbstractKernel[Any] | None = None,
+    reference: bool = True,
+    checkpoint: str | os.PathLike[str] | None = None,
+    progress: bool = False,
+) -> Result:
+    """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
+
+    Give the endpoints (`base`, which can be sampled, and the unnormalised `target`), or `log_prior(x)`,
+    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Pilots choose where to anneal
+    from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
+    frozen, until the standard error is small enough or the budget is spent. Whatever the settings, the estimate of the
+    evidence is unbiased.
+
+    `budget` counts evaluations of the target, a gradient as two, pilots included; `seconds` is another limit, and
+    `standard_error` what is good enough. By default a million evaluations, or an error of 0.005; with a wanted error
+    alone, no limit unless it would take more than a hundred million. `kernel` is HMC unless given. `reference=False`
+    always anneals from the base. With `simulate(key, x)`, which draws data given a point, the same procedure runs on
+    simulated data, beside the budget, where bidirectional Monte Carlo bounds its error from both sides.
+
+    With `checkpoint` what there is goes to that file after the pilots and each batch of islands, and the same call goes
+    on from it. Ctrl-C returns what the finished batches say, with `status` UNFINISHED. `progress` shows the batches on
+    standard error.
+
+    The result's `verdict` says what was chosen and why, what looks unreliable, and what to do about it; what looks
+    unreliable is also a warning.
+    """
+    limits = Limits.of(budget, seconds, standard_error)
+    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
+    if simulate is not None and (data is None or likelihood is None):
+        raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
+    kernel, chosen = _kernel_for(path) if kernel is None else (kernel, ())
+    check_parts(kernel)
+    stream = stream_for(key, path, pilots=True)
+    tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    file = File(checkpoint, path, kernel, evaluator.layout, key)
+    seen = probe(evaluator, check_stream)
+    file.features = seen.features._asdict()
+    _warn(seen.findings)
+    # A share of a base that is not normalized would make the reference neither one nor the other.
+    reference = reference and seen.is_normalized
+    simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
+    started = time.monotonic()
+    with display(progress) as show:
+        state = file.read()
+        if state is None:
+            show("pilots", None)
+            try:
+                recipe = tune_population(
+                    path, key=tune_stream, budget=limits.finite_budget, kernel=kernel, reference=reference
+                )
+            except CollapsedError as error:
+                return _nothing_found(evaluator.layout, error)
+            state = Progress(recipe, None, 0)
+            file.write(state)
+            show(f"pilots: {_rate(recipe.num_evaluations, time.monotonic() - started)}", None)
+        extra = Cost()
+        if simulated is not None:
+            show("bounds on simulated data", None)
+            bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
+            chosen += (bounds,)
+        islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
+    scores = Balance(0.0, 1.0)
+    if kernel.with_slopes:
+        scores = balance(evaluator, islands, limits.num_checked)
+        extra += Cost(target_gradient=limits.num_checked)
+    found = findings(islands, state.recipe, scores)
+    _warn(found)
+    if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
+        warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {stopped}.", stacklevel=2)
+    verdict = Verdict(stopped, chosen + state.recipe.notes, (*seen.findings, *found))
+    status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
+    return islands.result(state.recipe.schedule.betas, scores.error, spent + extra, status, verdict)
+
+
+def _warn(found: list[Remark]) -> None:
+    for finding in found:
+        warnings.warn(f"evidence: {finding}.", stacklevel=3)
+
+
+def _kernel_for(path: AbstractPath[Any]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
+    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice."""
+    ends = {"base": path.base, "target": path.target}
+    blind = [name for name, end in ends.items() if is_numpy(end) and end.gradient is None]  # type: ignore[attr-defined]
+    if not blind:
+        return HMC(num_leapfrog=5), ()
+    return RandomWalk(_BLIND_STEPS), (Note.NO_GRADIENT(ends=" and ".join(blind)),)
+
+
+def _run(
+    state: Progress, limits: Limits, started: float, stream: Any, file: File, show: Show
+) -> tuple[Islands, Cost, Remark]:
+    """Batches of islands until a limit is met or Ctrl-C; also what was spent, and which limit it was."""
+    recipe, islands, num_batches = state
+    pilots = recipe.num_evaluations
+    # A call that goes on makes batches of the size that is there.
+    num_particles = limits.num_particles(recipe) if islands is None else islands.log_weights.shape[1]
+    batch = cost_of_islands(recipe, num_particles)
+    while True:
+        spent = pilots + num_batches * batch
+        if islands is not None:
+            stopped = limits.stop(islands, spent, batch, pilots, time.monotonic() - started)
+            if stopped is not None:
+                return islands, spent, stopped
+        try:
+            begun = time.monotonic()
+            new = run_islands(recipe, num_particles, stream=stream.fold(num_batches))
+            islands, num_batches = (new if islands is None else islands + new), num_batches + 1
+            file.write(Progress(recipe, islands, num_batches))
+            value, error = islands.pooled
+            rate = _rate(batch, time.monotonic() - begun)
+            show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}, {rate}", None)
+        except KeyboardInterrupt:
+            if islands is None:
+                raise
+            return islands, spent, Stop.INTERRUPTED(spent=spent.total, pilots=pilots.total)
+
+
+def _rate(cost: Cost, seconds: float) -> str:
+    """How fast the target was evaluated, in a few words."""
+    num = cost.target + cost.target_gradient
+    return f"{num:,} evaluations, {num / max(seconds, 1e-9):,.0f}/s"
+
+
+def _nothing_found(layout: Layout, error: Exception) -> Result:
+    """The honest answer where no draw from the base ever reached the target."""
+    finding = Finding.NOTHING_REACHED(error=str(error))
+    warnings.warn(f"evidence: {finding}.", stacklevel=3)
+    nothing = np.zeros(0)
+    return Result(
+        log_evidence=np.asarray(-np.inf),
+        log_evidence_se=np.asarray(np.inf),
+        samples=layout.points(np.zeros((1, layout.dimension))),
+        log_weights=np.full(1, -np.inf),
+        betas=np.array([0.0, 1.0]),
+        stats=dict.fromkeys(("beta", "ess", "acceptance", "step_size", "log_evidence"), nothing),
+        status=np.asarray(int(Status.COLLAPSED)),
+        num_evaluations=Cost(),
+        algorithm="Evidence",
+        verdict=Verdict(Stop.NOTHING_FOUND(), (), (finding,)),
+    )

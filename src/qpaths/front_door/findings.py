@@ -1,0 +1,38 @@
+"""What looks unreliable in the islands of a run."""
+
+import numpy as np
+
+from ..recipe import Recipe
+from ..remarks import Finding, Remark
+from .checks import Balance
+from .islands import FEW_SURVIVE, Islands
+
+_RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
+"""Acceptance rates below which moves are said to be rarely accepted."""
+
+
+def findings(islands: Islands, recipe: Recipe, scores: Balance) -> list[Remark]:
+    """All findings about a run with a recipe, those of its pilots included."""
+    found = [*recipe.findings, *_of_islands(islands)]
+    if scores.error > 0:
+        found.append(Finding.SCORES(imbalance=scores.imbalance))
+    betas = islands.stats["beta"][0]
+    acceptance = np.mean(islands.stats["acceptance"], axis=0)
+    worst = int(np.argmin(acceptance))
+    if acceptance[worst] < (_RARE_WITH_GRADIENT if recipe.kernel.with_slopes else _RARE):
+        found.append(Finding.ACCEPTANCE(acceptance=float(acceptance[worst]), beta=float(betas[worst])))
+    num, total = int(np.sum(islands.stats["num_ancestors"], axis=0)[-1]), int(islands.log_weights.size)
+    if num < 0.01 * total:
+        found.append(Finding.ANCESTORS(num=num, total=total))
+    lengths = np.mean(islands.stats["length"], axis=0)
+    worst = int(np.argmax(lengths))
+    if lengths[worst] > FEW_SURVIVE:
+        found.append(Finding.LONG_STEP(beta=float(betas[worst])))
+    return found
+
+
+def _of_islands(islands: Islands) -> list[Remark]:
+    lost = int(np.sum(~np.isfinite(islands.log_evidence)))
+    if lost:
+        return [Finding.LOST_ISLANDS(num=lost, total=int(islands.log_evidence.size))]
+    return [Finding.DISAGREEMENT()] if islands.disagreement > 0.999 else []

@@ -1,0 +1,122 @@
+"""Independent runs of SMC with frozen settings, and the one estimate they make together."""
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from .._numerics import log_mean_exp
+from .._types import Point
+from ..algorithms import SMC
+from ..annealing import anneal
+from ..arrays import stack, to_host
+from ..cost import Cost
+from ..estimators import few_replicas
+from ..recipe import Recipe
+from ..remarks import Verdict
+from ..results import Result, Status
+
+NUM_ISLANDS = 8
+FEW_SURVIVE = 2.0
+"""Length of a step that leaves an effective sample size of 2 %."""
+
+
+class Islands(NamedTuple):
+    """What independent runs found; the first axis of every array is the run."""
+
+    log_evidence: Float[np.ndarray, " runs"]
+    log_evidence_se: Float[np.ndarray, " runs"]
+    samples: Point
+    log_weights: Float[np.ndarray, "runs n"]
+    stats: dict[str, np.ndarray]
+
+    def __add__(self, other: Any) -> "Islands":
+        return jax.tree.map(lambda a, b: np.concatenate([a, b]), self, other)
+
+    @property
+    def pooled(self) -> tuple[float, float]:
+        """Log of the mean evidence, which is unbiased as each is, and its standard error.
+
+        There are two views of the error: what each run says of itself, and how the runs differ. The larger one counts.
+        """
+        log_mean = float(log_mean_exp(self.log_evidence))
+        relative = np.exp(self.log_evidence - log_mean)
+        num = relative.size
+        # The median: a single run may report far too much, and all have the same error.
+        within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
+        between = few_replicas(num) * float(np.std(relative, ddof=1)) / num**0.5
+        return log_mean, max(within, between) + self.missing
+
+    @property
+    def missing(self) -> float:
+        """What a step that hardly any particle survives may have cost, in nats.
+
+        Of n log-normal weights with standard deviation s of their logs the largest reach `s sqrt(2 log n)`, the mass
+        lies at `s^2`, and the log of their mean falls short by half the square of the difference over s.
+        """
+        deviation = np.sqrt(np.nan_to_num(np.mean(self.stats["increment_variance"], axis=0)))
+        far = np.maximum(deviation - np.sqrt(2 * np.log(self.log_weights.size)), 0.0)
+        lost = np.mean(self.stats["length"], axis=0) > FEW_SURVIVE
+        return float(0.5 * np.sum(np.square(far), where=lost))
+
+    @property
+    def disagreement(self) -> float:
+        """Probability that runs with the errors that they report differ as little as these do."""
+        from scipy.special import chdtr
+
+        if not np.isfinite(self.log_evidence).all():
+            return 1.0
+        weights = 1 / np.square(np.maximum(self.log_evidence_se, 1e-12))
+        mean = np.sum(weights * self.log_evidence) / np.sum(weights)
+        return float(chdtr(self.log_evidence.size - 1, np.sum(weights * np.square(self.log_evidence - mean))))
+
+    def result(self, betas: Any, extra_error: float, num_evaluations: Cost, status: Status, verdict: Verdict) -> Result:
+        """All runs as one; `extra_error` is what is known of the error from elsewhere."""
+        log_evidence, standard_error = self.pooled
+        standard_error = float(np.hypot(standard_error, extra_error))
+        total = {"ess", "num_ancestors"}
+        stats = {name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()}
+        stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
+        return Result(
+            log_evidence=np.asarray(log_evidence),
+            log_evidence_se=np.asarray(standard_error),
+            samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.samples),
+            log_weights=self.log_weights.ravel(),
+            betas=np.asarray(betas),
+            stats=stats,
+            status=np.asarray(int(status)),
+            num_evaluations=num_evaluations,
+            algorithm="Evidence",
+            verdict=verdict,
+        )
+
+
+def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
+    """`NUM_ISLANDS` independent runs of SMC."""
+    algorithm = SMC(num_particles, recipe.schedule, recipe.kernel)
+    return stack([_run_island(algorithm, recipe, one) for one in stream.split(NUM_ISLANDS)])
+
+
+def cost_of_islands(recipe: Recipe, num_particles: int) -> Cost:
+    """What a call of `run_islands` costs."""
+    return NUM_ISLANDS * SMC(num_particles, recipe.schedule, recipe.kernel).count(recipe.num_steps)
+
+
+def _run_island(algorithm: SMC, recipe: Recipe, stream: Any) -> Islands:
+    """One run; where no particle has any weight in the end, what it did until then."""
+    annealing, state = algorithm.begin(recipe.path, key=stream)
+    state, stats = anneal(annealing, state)
+    collapsed = int(state.fault.status) == Status.COLLAPSED
+    if collapsed:
+        num = recipe.num_steps - stats["beta"].size
+        stats = {name: np.concatenate([rows, np.repeat(rows[-1:], num, axis=0)]) for name, rows in stats.items()}
+        state = state._replace(fault=state.fault._replace(status=np.asarray(int(Status.OK))))
+    result = to_host(algorithm.finish(annealing, state, stats))
+    return Islands(
+        np.asarray(-np.inf if collapsed else result.log_evidence),
+        np.asarray(0.0 if collapsed else result.log_evidence_se),
+        result.samples,
+        result.log_weights,
+        result.stats,
+    )

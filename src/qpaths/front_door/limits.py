@@ -1,0 +1,81 @@
+"""When a call of `evidence` stops, and how its budget is split."""
+
+import math
+from typing import NamedTuple
+
+from ..cost import Cost
+from ..recipe import Recipe
+from ..remarks import Remark, Stop
+from .islands import NUM_ISLANDS, Islands
+
+BUDGET, STANDARD_ERROR = 1_000_000, 0.005
+"""The limits where none are given."""
+_SMALLEST_BUDGET = 20_000
+_CEILING = 100 * BUDGET
+"""Evaluations that a wanted standard error may cost where nothing else limits the run."""
+_PARTICLES, _FEWEST = 512, 200
+"""Particles of an island: the most, and the fewest for which two batches are better than one."""
+_ENOUGH_BATCHES = 4
+"""Batches after which the cost of a wanted standard error is known well enough."""
+
+
+class Limits(NamedTuple):
+    """Evaluations in all, seconds, and the standard error that is good enough."""
+
+    budget: float
+    seconds: float
+    standard_error: float
+
+    @staticmethod
+    def of(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> "Limits":
+        """From what a user gives; an error where that makes no sense."""
+        for name, value in (("budget", budget), ("seconds", seconds), ("standard_error", standard_error)):
+            if value is not None and not value > 0:
+                raise ValueError(f"`{name}` must be positive, got {value}.")
+        if budget is not None and budget < _SMALLEST_BUDGET:
+            raise ValueError(
+                f"`budget` must be at least {_SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
+            )
+        if budget is None and seconds is None and standard_error is None:
+            return Limits(float(BUDGET), math.inf, STANDARD_ERROR)
+        return Limits(float(budget or math.inf), float(seconds or math.inf), float(standard_error or 0.0))
+
+    @property
+    def finite_budget(self) -> int:
+        """What the pilots take as the budget where there is none in evaluations."""
+        return BUDGET if math.isinf(self.budget) else int(self.budget)
+
+    @property
+    def num_checked(self) -> int:
+        """Draws at which the scores are checked in the end, each with a gradient."""
+        return min(4096, self.finite_budget // 50)
+
+    def num_particles(self, recipe: Recipe) -> int:
+        """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
+        left = self.finite_budget - recipe.num_evaluations.total - 2 * self.num_checked
+        total = left / recipe.cost_per_particle.total / NUM_ISLANDS
+        num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
+        return max(4, int(total / num_batches))
+
+    def stop(self, islands: Islands, spent: Cost, batch: Cost, pilots: Cost, seconds: float) -> Remark | None:
+        """Which limit is met; None while there may be another batch."""
+        error = islands.pooled[1]
+        needed = self._needed(error, spent.total)
+        numbers = {"spent": spent.total, "pilots": pilots.total, "wanted": self.standard_error}
+        if error <= self.standard_error:
+            return Stop.STANDARD_ERROR(**numbers)
+        if spent.total + batch.total + 2 * self.num_checked > self.budget:
+            return Stop.BUDGET(**numbers, needed=needed)
+        if seconds > self.seconds:
+            return Stop.SECONDS(**numbers, needed=needed, seconds=seconds)
+        endless = math.isinf(self.budget) and math.isinf(self.seconds)
+        enough = islands.log_evidence.size >= _ENOUGH_BATCHES * NUM_ISLANDS
+        if endless and enough and needed is not None and needed > _CEILING:
+            return Stop.OUT_OF_REACH(**numbers, needed=needed)
+        return None
+
+    def _needed(self, error: float, spent: int) -> float | None:
+        """Evaluations for the wanted standard error, which falls with their square root; None where none is wanted."""
+        if not self.standard_error > 0 or not math.isfinite(error):
+            return None
+        return spent * (error / self.standard_error) ** 2

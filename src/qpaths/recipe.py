@@ -1,0 +1,51 @@
+"""Path, schedule and kernel together: what a run needs, as `qpaths.tune` returns it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+
+from .cost import Cost
+from .kernels import AbstractKernel
+from .remarks import Remark
+from .schedules import AbstractFixedSchedule
+
+
+class Recipe(eqx.Module):
+    """A path, the schedule along it, and the kernel that moves particles there.
+
+    `path, schedule, kernel = recipe` takes it apart, and `recipe.run(SMC, 1000, key=key)` runs an algorithm with it.
+    Where many problems share a recipe, `path` is a function that makes the path of one problem.
+
+    A recipe that was tuned also has the length of its path (`barrier`), `notes` on what was chosen and why, `findings`
+    that look unreliable, and the cost of the pilots (`num_evaluations`).
+    """
+
+    path: Any
+    schedule: AbstractFixedSchedule
+    kernel: AbstractKernel[Any]
+    barrier: float | None = eqx.field(static=True, default=None)
+    notes: tuple[Remark, ...] = eqx.field(static=True, default=())
+    findings: tuple[Remark, ...] = eqx.field(static=True, default=())
+    num_evaluations: Cost = eqx.field(static=True, default=Cost())
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from (self.path, self.schedule, self.kernel)
+
+    def run(self, algorithm: Any, num: int, *arguments: Any, key: Any, **settings: Any) -> Any:
+        """The result of an algorithm with `num` particles or chains.
+
+        `arguments` are those that `algorithm.run` takes after the path, `settings` those of its constructor:
+        `recipe.run(BDMC, 64, target_samples, key=key)`, `recipe.run(SMC, 1000, key=key, chunk_size=100)`.
+        """
+        return algorithm(num, self.schedule, self.kernel, **settings).run(self.path, *arguments, key=key)
+
+    @property
+    def num_steps(self) -> int:
+        """Steps from one distribution to the next."""
+        return self.schedule.betas.shape[0] - 1
+
+    @property
+    def cost_per_particle(self) -> Cost:
+        """What one particle or chain costs, fits of the kernel not counted."""
+        return self.kernel.start_cost(1) + self.num_steps * self.kernel.num_steps * self.kernel.cost

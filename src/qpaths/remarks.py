@@ -1,0 +1,221 @@
+"""What a run says about itself: what was chosen and why, why it stopped, and what looks unreliable.
+
+A remark is a record: its kind, and the numbers that belong to it. The sentences are the templates in this file, and
+`str(remark)` fills them in. No other code holds such sentences, and none reads them: control flow looks at kinds and
+numbers.
+"""
+
+import dataclasses
+import enum
+import string
+from typing import Any
+
+
+class Level(enum.StrEnum):
+    """What to think of an answer."""
+
+    SOUND = "sound"
+    DOUBTFUL = "doubtful"
+    WRONG = "wrong"
+
+
+class Kind(enum.Enum):
+    """A kind of remark; calling it with numbers makes a remark."""
+
+    def __call__(self, **values: Any) -> "Remark":
+        return Remark(self, tuple(values.items()))
+
+    @property
+    def template(self) -> str:
+        """The sentence, with the names of the numbers in braces; what follows a bar is said only if its numbers are."""
+        return str(self.value)
+
+
+class Note(Kind):
+    """What was chosen, and why."""
+
+    TOO_FEW = (
+        "annealed from the base: {num} particles are too few to fit a reference distribution in {dimension} dimensions"
+    )
+    SUBSPACE = "annealed from the base: no reference was fitted to the particles, which lie in a subspace"
+    SEVERAL_GROUPS = "annealed from the base: no reference was fitted to the particles, which fall into several groups"
+    HEAVY_TAILS = "annealed from the base: no reference was fitted to the particles, which have heavy tails"
+    BEYOND_BOUND = (
+        "annealed from the base: the target ends at a hard bound, and {share:.0%} of the draws from a fitted "
+        "distribution lie beyond it"
+    )
+    NOT_SHORTER = (
+        "annealed from the base: the path from a fitted distribution is not much shorter ({length:.1f} instead of "
+        "{base_length:.1f})"
+    )
+    LESS_MASS = (
+        "annealed from the base: a fitted distribution finds less mass than the base ({loss:.2f} +- {error:.2f} nats)"
+    )
+    REFERENCE = (
+        "annealed from a Student-t distribution fitted to a pilot's particles ({df:.0f} degrees of freedom, mixed with "
+        "{share:.0%} of the base); the path has length {length:.2f} instead of {base_length:.1f}"
+    )
+    OWN_PATH = "{name} as given, which has no order q to choose"
+    NOT_COMPARED = "q = {q:.6g}: comparing others would have cost more than a quarter of the budget"
+    KEPT = "q = {q:.6g}: no other q was better beyond noise| ({num_dropped} of them did not reach the target)"
+    BETTER = (
+        "q = {q:.6g}: in the pilots its bound on the log evidence was {gain:.2f} +- {gain_se:.2f} nats above that of "
+        "the geometric path| ({num_dropped} others did not reach the target)"
+    )
+    ORDER = "q = {q:.6g}"
+    EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
+    CHAINS = (
+        "{num} distributions with {num_leapfrog} leapfrog steps at each, {acceptance:.0%} of the moves accepted; "
+        "single chains fall short of the log evidence by about {shortfall:.3f} nats"
+    )
+    NO_GRADIENT = (
+        "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
+        "Hamiltonian moves"
+    )
+    CERTIFICATE = (
+        "on data simulated from the prior the log evidence lies between {lower:.3f} +- {lower_se:.3f} and {upper:.3f} "
+        "+- {upper_se:.3f}, a gap of {gap:.3f} nats for single chains of the same procedure"
+    )
+
+
+class Stop(Kind):
+    """Why a call of `evidence` ended."""
+
+    STANDARD_ERROR = (
+        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,} evaluations ({pilots:,} in pilots)"
+    )
+    BUDGET = (
+        "stopped when the budget was spent, after {spent:,} evaluations ({pilots:,} in pilots)"
+        "|; a standard error of {wanted:g} would take about {needed:,.0f}"
+    )
+    SECONDS = (
+        "stopped after {seconds:.3g} seconds and {spent:,} evaluations ({pilots:,} in pilots)"
+        "|; a standard error of {wanted:g} would take about {needed:,.0f}"
+    )
+    OUT_OF_REACH = (
+        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error "
+        "of {wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
+    )
+    INTERRUPTED = "interrupted after {spent:,} evaluations ({pilots:,} in pilots)"
+    NOTHING_FOUND = "stopped after the pilots, which found nothing"
+
+
+class Finding(Kind):
+    """What looks unreliable; the first part is the observation, the last what to do about it."""
+
+    NOTHING_REACHED = (
+        "no particle reached the target, so the evidence may be anything: give a base that overlaps the target, or a "
+        "target that is positive where the base is ({error})"
+    )
+    NOT_NORMALIZED = (
+        "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by importance "
+        "sampling, and the log evidence is shifted by as much: normalize its log density"
+    )
+    CONSTANT = (
+        "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
+        "check whether the likelihood uses its argument"
+    )
+    PILOT_FELL_SHORT = (
+        "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
+        "nearer to the target"
+    )
+    SCORES = (
+        "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
+        "target was not reached, perhaps the neck of a funnel; reparameterize the model"
+    )
+    ACCEPTANCE = (
+        "moves are rarely accepted ({acceptance:.0%} at beta = {beta:.3g}): the scales of the target may differ from "
+        "place to place; reparameterize the model"
+    )
+    ANCESTORS = (
+        "all draws descend from {num} of {total} first particles: the moves hardly renew them; give a kernel with more "
+        "steps, or a larger budget"
+    )
+    LONG_STEP = (
+        "few particles survive the step to beta = {beta:.3g}: the next distribution is too far away; a larger budget "
+        "makes more steps"
+    )
+    LOST_ISLANDS = "{num} of {total} islands found no mass at all: take a base nearer to the target"
+    DISAGREEMENT = (
+        "islands disagree by more than the standard errors that they report: moves may not cross between parts of the "
+        "target; give a larger budget, or more moves"
+    )
+
+    @property
+    def level(self) -> Level:
+        """How bad it is."""
+        return Level.WRONG if self in (Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED) else Level.DOUBTFUL
+
+
+_KINDS = {kind.name: kind for family in (Note, Stop, Finding) for kind in family}
+
+
+@dataclasses.dataclass(frozen=True)
+class Remark:
+    """A kind of remark and its numbers, which are also attributes: `remark.gain`."""
+
+    kind: Kind
+    values: tuple[tuple[str, Any], ...]
+
+    def __getattr__(self, name: str) -> Any:
+        values = dict(object.__getattribute__(self, "values"))
+        if name not in values:
+            raise AttributeError(name)
+        return values[name]
+
+    def __str__(self) -> str:
+        values = dict(self.values)
+        parts = [part for part in self.kind.template.split("|") if _is_known(part, values)]
+        return "".join(parts).format(**values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as JSON can hold it."""
+        return {"kind": self.kind.name, **dict(self.values)}
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> "Remark":
+        """The remark that `as_dict` wrote."""
+        values = dict(record)
+        return _KINDS[values.pop("kind")](**values)
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What `qpaths.evidence` says about its answer; `str` gives the text.
+
+    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong".
+    """
+
+    stopped: Remark
+    chosen: tuple[Remark, ...] = ()
+    findings: tuple[Remark, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        return max((f.kind.level for f in self.findings), key=list(Level).index, default=Level.SOUND)  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
+        lines += [f"beware: {finding}." for finding in self.findings]
+        if not self.findings:
+            lines.append("nothing looks unreliable: islands agree, moves are accepted.")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The records as JSON can hold them."""
+        parts = {"chosen": self.chosen, "findings": self.findings}
+        return {
+            "stopped": self.stopped.as_dict(),
+            **{name: [remark.as_dict() for remark in part] for name, part in parts.items()},
+        }
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> "Verdict":
+        """The verdict that `as_dict` wrote."""
+        chosen, findings = (tuple(map(Remark.from_dict, record[name])) for name in ("chosen", "findings"))
+        return Verdict(Remark.from_dict(record["stopped"]), chosen, findings)
+
+
+def _is_known(part: str, values: dict[str, Any]) -> bool:
+    """Whether all numbers of a part of a sentence are there."""
+    return all(name is None or values[name] is not None for _, name, _, _ in string.Formatter().parse(part))

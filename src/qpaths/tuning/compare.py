@@ -1,0 +1,144 @@
+"""Values of q compared by what a sampler achieves with each: runs of SMC, and successive halving."""
+
+import itertools
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..algorithms import SMC
+from ..algorithms.checks import check_num
+from ..annealing import anneal
+from ..cost import Cost
+from ..kernels import AbstractKernel
+from ..paths import AbstractPath, Ordered
+from ..results import Status
+from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
+
+DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+"""Values of 1 - q that are worth comparing, half a decade apart."""
+_MAX_STEPS = 1000
+
+
+def with_delta(path: AbstractPath[Any], delta: Any) -> AbstractPath[Any]:
+    """The path of order 1 - `delta` of the same family; a path without an order as it is."""
+    return path.with_delta(delta) if isinstance(path, Ordered) else path
+
+
+class Contest:
+    """Runs of SMC with one kernel along paths of several orders; `cost` is that of all runs so far."""
+
+    def __init__(self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int):
+        self.path = path
+        self.kernel = kernel
+        self.num_particles = num_particles
+        self.cost = Cost()
+
+    def schedules(
+        self, deltas: Float[np.ndarray, " candidates"], schedule: AbstractSchedule | int | None, stream: Any
+    ) -> tuple[Float[np.ndarray, " kept"], Float[np.ndarray, "kept num"]]:
+        """The candidates that can be judged, and the betas on which each is; one that does not reach 1 is dropped."""
+        if isinstance(schedule, AbstractFixedSchedule):
+            return deltas, np.tile(np.asarray(schedule.betas), (len(deltas), 1))
+        if isinstance(schedule, int):
+            check_num("schedule", schedule)
+        target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else 0.5
+        adaptive = AdaptiveSchedule(target_ess, max_num=_MAX_STEPS)
+        # From the same draws for all: what differs then is the path.
+        runs = [(float(delta), self._explore(float(delta), adaptive, stream)) for delta in deltas]
+        reached = [(delta, stats) for delta, stats in runs if stats is not None]
+        if not reached:
+            raise RuntimeError(
+                f"no adaptive run reached beta = 1 in {_MAX_STEPS} steps for any of the deltas {deltas.tolist()}: take "
+                f"more particles, a lower `target_ess`, or a fixed schedule."
+            )
+        kept = np.array([delta for delta, _ in reached])
+        num = schedule if isinstance(schedule, int) else 1 + reached[int(np.argmin(np.abs(kept)))][1]["beta"].size
+        return kept, np.stack([respace(np.append(0.0, s["beta"]), s["length"], num) for _, s in reached])
+
+    def _explore(self, delta: float, schedule: AdaptiveSchedule, stream: Any) -> Any:
+        """Betas and lengths of the steps of an adaptive run; None where it does not reach beta = 1."""
+        algorithm = SMC(self.num_particles, schedule, self.kernel)
+        annealing, state = algorithm.begin(with_delta(self.path, delta), key=stream)
+        try:
+            state, stats = anneal(annealing, state, record=lambda _, stats: {n: stats[n] for n in ("beta", "length")})
+        except RuntimeError:  # too many steps
+            self.cost += algorithm.count(_MAX_STEPS)
+            return None
+        self.cost += algorithm.count(stats["beta"].size)
+        return stats if float(state.beta) >= 1 else None
+
+    def run(
+        self, deltas: Float[np.ndarray, " runs"], betas: Float[np.ndarray, "runs num"], stream: Any
+    ) -> Float[np.ndarray, " runs"]:
+        """Log Z-hat of one run for each of the given deltas and schedules; `-inf` where no particle has weight."""
+        values = []
+        for number, (delta, own) in enumerate(zip(deltas, betas, strict=True)):
+            algorithm = SMC(self.num_particles, FixedSchedule(own), self.kernel)
+            annealing, state = algorithm.begin(with_delta(self.path, delta), key=stream.fold(number))
+            state, stats = anneal(annealing, state, record=lambda state, _: {"beta": state.beta})
+            self.cost += algorithm.count(stats["beta"].size)
+            values.append(float(state.log_evidence) if int(state.fault.status) == Status.OK else -np.inf)
+        return np.array(values)
+
+
+class Winner(NamedTuple):
+    """The delta that was kept, its mean log Z-hat less that of the geometric path, and the error of the difference."""
+
+    delta: float
+    gain: float
+    gain_se: float
+    num_dropped: int
+    """Candidates that did not reach the target and were not compared."""
+    cost: Cost
+
+
+def compare(
+    path: AbstractPath[Any],
+    deltas: Float[np.ndarray, " candidates"],
+    schedule: AbstractSchedule | int | None,
+    kernel: AbstractKernel[Any],
+    num_particles: int,
+    num_seeds: int,
+    *,
+    key: Any,
+) -> Winner:
+    """Successive halving by the mean log Z-hat: every round makes as many runs, shared by half as many candidates.
+
+    The candidate nearest to the geometric path stays to the end, for the winner to be compared with it. One whose
+    adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
+    """
+    draw, judge = key.split(2)
+    num_given = len(deltas)
+    contest = Contest(path, kernel, num_particles)
+    deltas, betas = contest.schedules(deltas, schedule, draw)
+    num_dropped = num_given - len(deltas)
+    values: list[list[float]] = [[] for _ in deltas]
+    alive, geometric = list(range(len(deltas))), int(np.argmin(np.abs(deltas)))
+    for number in itertools.count():
+        indices = [alive[i % len(alive)] for i in range(len(deltas) * num_seeds)]
+        found = contest.run(deltas[indices], betas[indices], judge.fold(number))
+        for i, value in zip(indices, found, strict=True):
+            values[i].append(float(value))
+        ranked = sorted(alive, key=lambda i: -np.mean(values[i]))
+        if len(alive) <= 3:
+            break
+        kept = ranked[: len(alive) // 2]
+        alive = kept if geometric in kept else [*kept, geometric]
+    best = ranked[0]
+    gain = float(np.mean(values[best]) - np.mean(values[geometric]))
+    error = float(np.hypot(_error(values[best]), _error(values[geometric])))
+    if deltas[geometric] == 0 and not gain > 2 * error:
+        return Winner(0.0, 0.0, error, num_dropped, contest.cost)
+    return Winner(float(deltas[best]), gain, error, num_dropped, contest.cost)
+
+
+def num_runs(num_candidates: int, num_seeds: int) -> int:
+    """Runs that `compare` makes, the one for the schedules of each candidate included; an upper bound."""
+    rounds = 1 + max(0, math.ceil(math.log2(max(num_candidates, 2) / 2)))
+    return num_candidates * (1 + num_seeds * rounds)
+
+
+def _error(values: list[float]) -> float:
+    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf

@@ -1,0 +1,152 @@
+"""A recipe for a population: reference, path, schedule and kernel from pilots; what comes out is frozen."""
+
+import math
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from ..algorithms.checks import check_parts
+from ..arrays import RandomKey
+from ..cost import Cost
+from ..evaluation import stream_for
+from ..kernels import HMC, AbstractKernel
+from ..paths import AbstractPath, Ordered
+from ..recipe import Recipe
+from ..remarks import Finding, Note, Remark
+from ..schedules import AdaptiveSchedule, FixedSchedule, respace
+from .compare import DELTAS, compare, num_runs, with_delta
+from .pilot import Pilot, run_pilot
+from .reference import Reference, fit_reference, share_outside
+
+PILOT_SHARE = 0.25
+"""Of the budget, for all pilots together."""
+_STEP_LENGTH = 0.5
+"""Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
+_PROBES, _MOST_OUTSIDE = 128, 0.25
+"""Draws from a fitted reference, and the share of them that may lie where the target has no mass."""
+_LONG = 3.0
+"""A barrier above which another q may be worth its pilots."""
+_SEEDS, _FEWEST = 2, 32
+"""Runs of each candidate in a round of the comparison, and the fewest particles worth running."""
+_BASE_SHARE = 0.05
+"""Of the base in a fitted reference."""
+
+
+class _Allowance:
+    """What pilots may still cost."""
+
+    def __init__(self, total: int):
+        self.left = total
+        self.spent = Cost()
+
+    def spend(self, cost: Cost) -> None:
+        self.spent += cost
+        self.left -= cost.total
+
+
+def tune_population(
+    path: AbstractPath[Any],
+    *,
+    key: RandomKey,
+    budget: int = 1_000_000,
+    kernel: AbstractKernel[Any] | None = None,
+    reference: bool = True,
+) -> Recipe:
+    """Choose reference, q, schedule and kernel for a population that may cost `budget` evaluations in all.
+
+    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals
+    adaptively from the base. A Student-t distribution fitted to where it ends is the new base if the path from there is
+    much shorter and finds no less mass, and if the target looks like one mode without heavy tails and hard bounds
+    (`reference=False` keeps the base). On a path that is still long a few values of q are compared by the bound that
+    they reach. A path without an order q stays as it is, and one that is not pointwise also keeps its base.
+    """
+    if not budget > 0:
+        raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
+    kernel = HMC(num_leapfrog=5) if kernel is None else kernel
+    check_parts(kernel)
+    reference = reference and path.is_pointwise
+    allowance = _Allowance(int(PILOT_SHARE * budget))
+    num_particles = int(np.clip(budget // 2500, 64, 2000))
+    streams = stream_for(key, path, pilots=True).split(3)
+    max_cost = float(allowance.left) * (0.75 if reference else 1.0)
+    first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
+    allowance.spend(first.cost)
+    notes: list[Remark] = []
+    findings: tuple[Remark, ...] = ()
+    pilot = first
+    if not first.reached:
+        findings = (Finding.PILOT_FELL_SHORT(cost=first.cost.total),)
+    elif reference:
+        path, pilot, note = _with_reference(path, first, kernel, num_particles, streams[1], allowance)
+        notes.append(note)
+    if first.reached and pilot.barrier > _LONG:
+        path, pilot, note = _with_best_q(path, pilot, kernel, streams[2], allowance)
+        notes.append(note)
+    betas = pilot.betas
+    if pilot.reached:
+        betas = respace(betas, pilot.lengths, 1 + max(1, math.ceil(pilot.barrier / _STEP_LENGTH)))
+    notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
+    return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
+
+
+def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
+    """The same path from another base."""
+    return eqx.tree_at(lambda p: p.base, path, base)
+
+
+def _with_reference(
+    path: AbstractPath[Any],
+    first: Pilot,
+    kernel: AbstractKernel[Any],
+    num_particles: int,
+    stream: Any,
+    allowance: _Allowance,
+) -> tuple[AbstractPath[Any], Pilot, Remark]:
+    """The path from a fitted reference and its pilot, or what was given; and why."""
+    fitted, refusal = fit_reference(*first.draws)
+    if fitted is None:
+        assert refusal is not None
+        return path, first, refusal
+    evaluator = first.annealing.evaluator
+    base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
+    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1000))  # far from the streams of the pilot
+    allowance.spend(Cost(target=_PROBES))
+    if outside > _MOST_OUTSIDE:
+        return path, first, Note.BEYOND_BOUND(share=outside)
+    shorter = from_base(path, base)
+    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=float(allowance.left))
+    allowance.spend(second.cost)
+    lengths = {"length": second.barrier, "base_length": first.barrier}
+    if not second.reached or second.barrier > 0.7 * first.barrier:
+        return path, first, Note.NOT_SHORTER(**lengths)
+    loss = float(first.result.log_evidence - second.result.log_evidence)
+    error = math.hypot(float(first.result.log_evidence_se), float(second.result.log_evidence_se))
+    if loss > 3 * error:
+        return path, first, Note.LESS_MASS(loss=loss, error=error)
+    return shorter, second, Note.REFERENCE(df=float(fitted.df), share=_BASE_SHARE, **lengths)
+
+
+def _with_best_q(
+    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], stream: Any, allowance: _Allowance
+) -> tuple[AbstractPath[Any], Pilot, Remark]:
+    """The q-path whose bound is best and its pilot, or what was given; and why."""
+    if not isinstance(path, Ordered):
+        return path, pilot, Note.OWN_PATH(name=type(path).__name__)
+    num_particles = pilot.state.log_weights.shape[0]
+    cost_per_particle = pilot.cost.total / num_particles
+    # The winner needs a pilot of its own; the comparison may have the rest.
+    left = allowance.left - pilot.cost.total
+    num_judged = int(left / cost_per_particle / num_runs(len(DELTAS), _SEEDS))
+    if num_judged < _FEWEST:
+        return path, pilot, Note.NOT_COMPARED(q=float(1 - path.delta))
+    compare_stream, pilot_stream = stream.split(2)
+    winner = compare(path, np.array(DELTAS), None, kernel, num_judged, _SEEDS, key=compare_stream)
+    allowance.spend(winner.cost)
+    if winner.delta == 0:
+        return path, pilot, Note.KEPT(q=1.0, num_dropped=winner.num_dropped or None)
+    path = with_delta(path, winner.delta)
+    best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_stream, max_cost=float(allowance.left))
+    allowance.spend(best.cost)
+    numbers = {"gain": winner.gain, "gain_se": winner.gain_se, "num_dropped": winner.num_dropped or None}
+    return path, best, Note.BETTER(q=1 - winner.delta, **numbers)
