@@ -18,7 +18,7 @@ from qpaths.algorithms import bdmc
 from qpaths.annealing import Population, anneal, loop
 from qpaths.arrays import stream_of
 from qpaths.cost import Cost
-from qpaths.kernels.base import AbstractKernel, Info
+from qpaths.kernels.base import AbstractKernel, Cloud, Info
 from qpaths.testing.algorithms import replicate
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -65,7 +65,7 @@ def test_the_kernel_of_each_half_is_fitted_to_the_other(chain_length, key):
     params = population.fit(annealing.evaluator, WALK, weighted, split, stream)
     for half, chosen in enumerate([slice(int(split), None), slice(None, int(split))]):
         particles = jax.tree.map(lambda leaf: leaf[chosen], weighted.particles)
-        alone = WALK.fit(annealing.evaluator, 0.3, particles, weighted.log_weights[chosen], stream, None)
+        alone = WALK.fit(Cloud(annealing.evaluator, 0.3, particles, weighted.log_weights[chosen]), stream, None)
         np.testing.assert_allclose(params[half], alone, rtol=1e-9)
     assert not np.allclose(params[0], params[1])
 
@@ -74,7 +74,7 @@ def test_without_cross_fit_the_kernel_is_fitted_to_all_particles(key):
     annealing, state = qp.SMC(NUM, qp.FixedSchedule([0.0, 1.0]), WALK, cross_fit=False).begin(PATH, key=key)
     moved, _ = anneal(annealing, state)
     log_weights = PATH.log_ratio(0.0, 1.0, state.particles.features)
-    expected = WALK.fit(annealing.evaluator, 1.0, state.particles, log_weights, None, None)
+    expected = WALK.fit(Cloud(annealing.evaluator, 1.0, state.particles, log_weights), None, None)
     np.testing.assert_allclose(moved.params, expected[None], rtol=1e-9)
 
 
@@ -220,12 +220,6 @@ class _Exact(AbstractKernel[None]):
     with_slopes = False
     needs_fit = False
     cost = Cost.values(1)
-
-    def fit(self, evaluator, beta, particles, log_weights, stream, previous):
-        return None
-
-    def template(self, dimension, dtype):
-        return None
 
     def randomness(self, rows, position, num):
         return rows.draw(position.shape[0], num, position.shape[1], 0, dtype=position.dtype)[0]

@@ -101,8 +101,8 @@ class _Exact(AbstractKernel):
     needs_fit = False
     cost = Cost.values(1)
 
-    def fit(self, evaluator, beta, particles, log_weights, stream, previous):
-        return evaluator.xp.zeros(())
+    def fit(self, cloud, stream, previous):
+        return cloud.evaluator.xp.zeros(())
 
     def template(self, dimension, dtype):
         return np.zeros((), dtype)

@@ -13,7 +13,7 @@ import qpaths as qp
 from qpaths.annealing import Population
 from qpaths.arrays import HostStream, _quantiles, stream_of
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, evaluator_of
-from qpaths.kernels.base import grouped
+from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.testing import NoRejection, StaleBeta
 
@@ -196,7 +196,7 @@ def _start(kernel, num, key):
     stream = stream_of(key, host=True)
     evaluator = evaluator_of(PATH, stream, with_slopes=kernel.with_slopes)
     particles = evaluator.particles(evaluator.draw(stream.fold(0), num), with_slopes=kernel.with_slopes)
-    params = kernel.fit(evaluator, 0.5, particles, np.zeros(num), stream.fold(1), None)
+    params = kernel.fit(Cloud(evaluator, 0.5, particles, np.zeros(num)), stream.fold(1), None)
     return evaluator, particles, params, stream
 
 
@@ -205,7 +205,7 @@ def test_the_template_is_like_what_is_fitted(name, key):
     """And so are parameters fitted with those before at hand."""
     kernel = FITTED[name]
     evaluator, particles, params, stream = _start(kernel, 40, key)
-    again = kernel.fit(evaluator, 0.6, particles, np.zeros(40), stream.fold(2), params)
+    again = kernel.fit(Cloud(evaluator, 0.6, particles, np.zeros(40)), stream.fold(2), params)
     template = kernel.template(2, np.float64)
     for other in (again, template):
         assert jax.tree.structure(other) == jax.tree.structure(params)
@@ -248,7 +248,7 @@ def test_frozen_parameters_are_interpolated(xp):
     betas = xp.asarray([0.0, 0.25, 1.0])
     params = LeapfrogParams(xp.asarray([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]]), xp.asarray([0.1, 0.3, 0.2]))
     frozen = qp.FrozenKernel(qp.HMC(preconditioner="diagonal"), betas, params)
-    np.testing.assert_allclose(frozen.fit(None, 0.125, None, None, None, None).step_size, 0.2)
+    np.testing.assert_allclose(frozen.fit(Cloud(None, 0.125, None, None), None, None).step_size, 0.2)
     at = frozen.params_at(xp.asarray([0.0, 0.625, 1.0]))
     np.testing.assert_allclose(at.step_size, [0.1, 0.25, 0.2])
     np.testing.assert_allclose(at.scale, [[1.0, 1.0], [3.0, 4.0], [4.0, 5.0]])

@@ -25,7 +25,7 @@ from ..estimators import (
 )
 from ..evaluation import AbstractEvaluator, Particles, evaluator_of, stream_for
 from ..kernels import AbstractKernel
-from ..kernels.base import grouped
+from ..kernels.base import Cloud, grouped
 from ..paths import AbstractPath
 from ..results import Result, Status
 from ..schedules import respace
@@ -255,7 +255,7 @@ def _adapt(
 
     def fit(inputs: Any) -> Any:
         number, beta, particles, log_weights = inputs
-        return kernel.fit(evaluator, beta, particles, log_weights, stream.fold(number), None)
+        return kernel.fit(Cloud(evaluator, beta, particles, log_weights), stream.fold(number), None)
 
     params = map_rows(xp, fit, (xp.arange(betas.size - 1), betas[1:], population, log_weights))
     step_sizes = map_rows(xp, lambda one: kernel.step_size_of(grouped(one)), params)

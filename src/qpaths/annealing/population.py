@@ -17,7 +17,7 @@ from ..cost import Cost
 from ..estimators import Lag, dominance
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
-from ..kernels.base import grouped
+from ..kernels.base import Cloud, grouped
 from ..resampling import offspring_variance, resample
 from ..results import Status
 
@@ -109,7 +109,7 @@ class Population(Module):
         families, lag = xp.arange(num), Lag(zero, zero, zero, zero)
         log_weights = xp.zeros(num, dtype)
         state = State(zero, none, particles, log_weights, zero, families, none, zero, zero, zero, lag, None, fault)
-        params = kernel.fit(evaluator, state.beta, particles, log_weights, stream, None)
+        params = kernel.fit(Cloud(evaluator, state.beta, particles, log_weights), stream, None)
         if not kernel.adapts:
             # Nothing moves at the base: one fit is enough for all groups, whatever it is fitted to.
             repeats = self.num_fits(kernel, num)
@@ -194,7 +194,7 @@ class Population(Module):
         num = state.log_weights.shape[0]
 
         def fit(log_weights: Vector, stream: Any, previous: Any) -> Any:
-            return kernel.fit(evaluator, state.beta, state.particles, log_weights, stream, previous)
+            return kernel.fit(Cloud(evaluator, state.beta, state.particles, log_weights), stream, previous)
 
         if self.num_fits(kernel, num) == 1:
             previous = jax.tree.map(lambda leaf: leaf[0], state.params)

@@ -31,6 +31,19 @@ class Info(NamedTuple):
     """The position of the first such proposal."""
 
 
+class Cloud(NamedTuple):
+    """Weighted particles near one beta, to which a kernel is fitted."""
+
+    evaluator: AbstractEvaluator
+    beta: RealLike
+    particles: Particles
+    log_weights: Vector
+
+    @property
+    def positions(self) -> Rows:
+        return self.particles.position
+
+
 class AbstractKernel(Module, Generic[Params]):
     """A Markov kernel, applied `num_steps` times to every particle at each beta.
 
@@ -73,21 +86,16 @@ class AbstractKernel(Module, Generic[Params]):
         """What one call of `fit` costs: the first, or one `again` with the parameters before."""
         return Cost()
 
-    @abc.abstractmethod
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: Params | None,
-    ) -> Params:
-        """Parameters of one group for `beta` from a weighted population; `previous` are those of the beta before."""
+    def fit(self, cloud: Cloud, stream: Any, previous: Params | None) -> Params:
+        """Parameters of one group for the beta of the cloud; `previous` are those of the beta before.
 
-    @abc.abstractmethod
+        None, with `template`, for a kernel without parameters.
+        """
+        return None  # type: ignore[return-value]
+
     def template(self, dimension: int, dtype: Any) -> Params:
         """Parameters of one group in `dimension` coordinates, of the structure that `fit` returns; without values."""
+        return None  # type: ignore[return-value]
 
     @abc.abstractmethod
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:
@@ -210,12 +218,13 @@ def _per_row(values: Any, like: Any) -> Any:
 
 
 @quiet()
-def weighted_moments(positions: Rows, log_weights: Vector) -> tuple[Float[AnyArray, " d"], Float[AnyArray, "d d"]]:
+def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArray, "d d"]]:
     """Mean and covariance of a weighted population, the covariance shrunk to its diagonal when particles are few.
 
     The share of the diagonal is d / (ESS + d): nothing for the populations of a real run, all that can be known for a
     handful of particles. The result is positive definite even when a coordinate does not vary.
     """
+    positions, log_weights = cloud.positions, cloud.log_weights
     xp = namespace(positions)
     weights = softmax(log_weights)
     mean = weights @ positions

@@ -11,12 +11,12 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import AnyArray, RealLike, Rows, Vector
+from .._types import AnyArray, RealLike, Rows
 from ..arrays import HostRows, namespace
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths import AbstractPath
-from .base import AbstractKernel, Info, check_num_steps, per_particle, weighted_moments
+from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments
 
 Matrix = Float[AnyArray, "*g d d"]
 
@@ -44,16 +44,8 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
     def cost(self) -> Cost:
         return Cost.values(1) + Cost.gradients(self.evaluations_per_transition)
 
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: Matrix | None,
-    ) -> Matrix:
-        return weighted_moments(particles.position, log_weights)[1]
+    def fit(self, cloud: Cloud, stream: Any, previous: Matrix | None) -> Matrix:
+        return weighted_moments(cloud)[1]
 
     def template(self, dimension: int, dtype: Any) -> Matrix:
         return np.zeros((dimension, dimension), dtype)

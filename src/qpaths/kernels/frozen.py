@@ -8,7 +8,7 @@ from jaxtyping import Float
 from .._types import AnyArray, RealLike
 from ..arrays import namespace
 from ..cost import Cost
-from .base import AbstractKernel
+from .base import AbstractKernel, Cloud
 from .wrapper import KernelWrapper
 
 
@@ -32,9 +32,9 @@ class FrozenKernel(KernelWrapper):
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
         return Cost()
 
-    def fit(self, evaluator: Any, beta: RealLike, *unused: Any) -> Any:
-        """The parameters at `beta`; nothing else is looked at."""
-        return self.params_at(beta)
+    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
+        """The parameters at the beta of the cloud; nothing else is looked at."""
+        return self.params_at(cloud.beta)
 
     def params_at(self, beta: RealLike) -> Any:
         """The parameters at one beta, or at each of several."""

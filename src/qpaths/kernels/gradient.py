@@ -8,12 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from .._checks import is_concrete
-from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike, Vector
+from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike
 from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
+    Cloud,
     Info,
     accept,
     check_num_steps,
@@ -101,77 +102,59 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         shape = (dimension, dimension) if self.preconditioner == "dense" else (dimension,)
         return LeapfrogParams(np.zeros(shape, dtype), np.zeros((), dtype))
 
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: LeapfrogParams | None,
-    ) -> LeapfrogParams:
-        xp, dtype = evaluator.xp, particles.position.dtype
-        scale = self._scale(particles.position, log_weights)
+    def fit(self, cloud: Cloud, stream: Any, previous: LeapfrogParams | None) -> LeapfrogParams:
+        xp, dtype = cloud.evaluator.xp, cloud.positions.dtype
+        scale = self._scale(cloud)
         if self.step_size is not None:
             return LeapfrogParams(scale, xp.asarray(self.step_size, dtype))
         # A step of d^(-1/4) is about right for a whitened normal target.
-        start = xp.asarray(particles.position.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
-        effort = _effort(log_weights.size, previous is not None)
-        step_size = self._tune(evaluator, beta, particles, log_weights, stream, scale, start, effort)
+        start = xp.asarray(cloud.positions.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
+        effort = _effort(cloud.log_weights.size, previous is not None)
+        step_size = self._tune(cloud, stream, LeapfrogParams(scale, start), effort)
         if self.preconditioner == "dense":
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
             # particle was, and particles that stay put while their own covariance steers them bias the evidence.
             step_size = xp.minimum(step_size, 0.5 * np.pi / self.num_leapfrog)
         return LeapfrogParams(scale, step_size.astype(dtype))
 
-    def _scale(self, positions: Rows, log_weights: Vector) -> AnyArray:
-        xp = namespace(positions)
+    def _scale(self, cloud: Cloud) -> AnyArray:
+        xp = cloud.evaluator.xp
         if self.preconditioner == "none":
-            return xp.ones(positions.shape[1], positions.dtype)
-        covariance = weighted_moments(positions, log_weights)[1]
+            return xp.ones(cloud.positions.shape[1], cloud.positions.dtype)
+        covariance = weighted_moments(cloud)[1]
         return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else xp.sqrt(xp.diag(covariance))
 
-    def _tune(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        scale: AnyArray,
-        start: Scalar,
-        effort: tuple[int, int],
-    ) -> Scalar:
+    def _tune(self, cloud: Cloud, stream: Any, start: LeapfrogParams, effort: tuple[int, int]) -> Scalar:
         """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
 
         The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic
         approximation with decreasing gain settle it, and the mean of the later ones is taken.
         """
-        xp = evaluator.xp
+        xp = cloud.evaluator.xp
         num_rounds, num = effort
         # At random rather than the first ones: after resampling neighbours are copies of each other.
-        cumulative = xp.cumsum(softmax(log_weights))
+        cumulative = xp.cumsum(softmax(cloud.log_weights))
         uniform = stream.fold(num_rounds).uniform((num,), cumulative.dtype)
         chosen = xp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-        chosen = xp.minimum(chosen, log_weights.size - 1)  # where no particle has weight the sum is NaN
-        copies = jax.tree.map(lambda leaf: leaf[chosen], particles)
+        chosen = xp.minimum(chosen, cloud.log_weights.size - 1)  # where no particle has weight the sum is NaN
+        copies = jax.tree.map(lambda leaf: leaf[chosen], cloud.particles)
 
         def one_round(carry: tuple[Particles, Scalar], inputs: tuple[Any, Any]) -> Any:
             copies, log_step = carry
             number, gain = inputs
-            params = grouped(LeapfrogParams(scale, xp.exp(log_step)))
+            params = grouped(LeapfrogParams(start.scale, xp.exp(log_step)))
             numbers = self.randomness(stream.fold(number).rows(num), copies.position, 1)
             numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
-            moved, info = self.transition(evaluator, beta, copies, numbers, params)
+            moved, info = self.transition(cloud.evaluator, cloud.beta, copies, numbers, params)
             error = xp.mean(info.acceptance).astype(log_step.dtype) - self.target_acceptance
             # From -1 to 1: a step that is far too long must not throw the search further than one far too short.
             error = error / xp.where(error > 0, 1 - self.target_acceptance, self.target_acceptance)
             log_step = (log_step + gain * error).astype(log_step.dtype)
             return (moved, log_step), log_step
 
-        gains = (1.0 / np.arange(1, num_rounds + 1) ** 0.5).astype(start.dtype)
+        gains = (1.0 / np.arange(1, num_rounds + 1) ** 0.5).astype(start.step_size.dtype)
         inputs = xp.arange(num_rounds), xp.asarray(gains)
-        _, log_steps = scan(xp, one_round, (copies, xp.log(start)), inputs)
+        _, log_steps = scan(xp, one_round, (copies, xp.log(start.step_size)), inputs)
         return xp.exp(xp.mean(log_steps[num_rounds // 2 :]))
 
     def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray, AnyArray]:

@@ -13,6 +13,7 @@ from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from .base import (
     AbstractKernel,
+    Cloud,
     Info,
     accept,
     check_num_steps,
@@ -43,16 +44,8 @@ class RandomWalk(AbstractKernel[Factors]):
     needs_fit = True
     cost = Cost.values(1)
 
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: Factors | None,
-    ) -> Factors:
-        _, covariance = weighted_moments(particles.position, log_weights)
+    def fit(self, cloud: Cloud, stream: Any, previous: Factors | None) -> Factors:
+        _, covariance = weighted_moments(cloud)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
 
     def template(self, dimension: int, dtype: Any) -> Factors:
@@ -95,18 +88,10 @@ class IndependentMH(AbstractKernel[Fitted]):
     needs_fit = True
     cost = Cost.values(1)
 
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: Fitted | None,
-    ) -> Fitted:
-        mean, covariance = weighted_moments(particles.position, log_weights)
+    def fit(self, cloud: Cloud, stream: Any, previous: Fitted | None) -> Fitted:
+        mean, covariance = weighted_moments(cloud)
         factor = cholesky_or_diagonal(covariance)
-        return Fitted(mean, factor, evaluator.xp.linalg.inv(factor))
+        return Fitted(mean, factor, cloud.evaluator.xp.linalg.inv(factor))
 
     def template(self, dimension: int, dtype: Any) -> Fitted:
         matrix = np.zeros((dimension, dimension), dtype)

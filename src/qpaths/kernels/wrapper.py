@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from .._types import RealLike, Rows, Scalar, Vector
+from .._types import RealLike, Rows, Scalar
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
-from .base import AbstractKernel, Info
+from .base import AbstractKernel, Cloud, Info
 
 
 class KernelWrapper(AbstractKernel[Any]):
@@ -39,16 +39,8 @@ class KernelWrapper(AbstractKernel[Any]):
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
         return self.kernel.fit_cost(num_particles, again)
 
-    def fit(
-        self,
-        evaluator: AbstractEvaluator,
-        beta: RealLike,
-        particles: Particles,
-        log_weights: Vector,
-        stream: Any,
-        previous: Any,
-    ) -> Any:
-        return self.kernel.fit(evaluator, beta, particles, log_weights, stream, previous)
+    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
+        return self.kernel.fit(cloud, stream, previous)
 
     def template(self, dimension: int, dtype: Any) -> Any:
         return self.kernel.template(dimension, dtype)

@@ -12,7 +12,7 @@ from ..algorithms import BDMC
 from ..arrays import RandomKey, namespace
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import HMC
-from ..kernels.base import Info
+from ..kernels.base import Cloud, Info
 from ..kernels.gradient import LeapfrogParams
 from ..kernels.wrapper import KernelWrapper
 from ..paths import AbstractPath
@@ -43,10 +43,10 @@ class AdaptingHMC(KernelWrapper):
         zeros: Any = np.zeros((), dtype), np.zeros((), int), np.zeros((), int)
         return AdaptedParams(*zeros)
 
-    def fit(self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, *unused: Any) -> AdaptedParams:
+    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> AdaptedParams:
         """Every chain begins alike; nothing is looked at."""
-        xp = evaluator.xp
-        num, dtype = particles.position.shape[0], particles.position.dtype
+        xp = cloud.evaluator.xp
+        num, dtype = cloud.positions.shape[0], cloud.positions.dtype
         return AdaptedParams(xp.full(num, _FIRST_STEP, dtype), xp.zeros(num, int), xp.zeros(num, int))
 
     def transition(

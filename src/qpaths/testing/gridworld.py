@@ -17,7 +17,7 @@ from ..cost import Cost
 from ..densities import Density
 from ..evaluation import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
 from ..kernels import AbstractKernel
-from ..kernels.base import Info, accept
+from ..kernels.base import Cloud, Info, accept
 from ..paths import AbstractPath
 
 
@@ -129,12 +129,6 @@ class GridMetropolis(AbstractKernel[None]):
     needs_fit = False
     cost = Cost.values(1)
 
-    def fit(self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Any) -> None:
-        return None
-
-    def template(self, dimension: int, dtype: Any) -> None:
-        return None
-
     def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         uniform = rows.draw(position.shape[0], num, 0, 2, dtype=position.dtype)[1]
         return namespace(uniform).where(uniform[..., 1] < 0.5, -1.0, 1.0), uniform[..., 0]
@@ -168,12 +162,10 @@ class Scripted(AbstractKernel[Script]):
     needs_fit = False
     cost = Cost.values(1)
 
-    def fit(
-        self, evaluator: Any, beta: Any, particles: Any, log_weights: Any, stream: Any, previous: Script | None
-    ) -> Script:
+    def fit(self, cloud: Cloud, stream: Any, previous: Script | None) -> Script:
         if previous is None:
-            return Script(evaluator.xp.asarray(-1), beta, beta)
-        return Script(previous.step + 1, previous.beta, beta)
+            return Script(cloud.evaluator.xp.asarray(-1), cloud.beta, cloud.beta)
+        return Script(previous.step + 1, previous.beta, cloud.beta)
 
     def template(self, dimension: int, dtype: Any) -> Script:
         return Script(np.zeros((), int), np.zeros((), dtype), np.zeros((), dtype))
