@@ -13,8 +13,8 @@ import jax
 import numpy as np
 
 import qpaths as qp
-from qpaths._numerics import log_mean_exp
 from qpaths.models import load_vae, posterior_path, simulate
+from qpaths.numerics import log_mean_exp
 
 NUM_CHAINS = 10
 

@@ -9,15 +9,8 @@ import scipy.optimize
 
 import qpaths as qp
 from qpaths.arrays import to_host
-from qpaths.estimators import (
-    Lag,
-    dominance,
-    few_replicas,
-    genealogy_se,
-    importance_log_evidence,
-    jackknife_se,
-)
 from qpaths.paths.base import EndpointValues
+from qpaths.standard_errors import Lag, dominance, few_replicas, genealogy_se, importance_log_evidence, jackknife_se
 
 MEAN, SCALE = 1.5, 0.6
 LOG_EVIDENCE = 0.5 * np.log(2 * np.pi * SCALE**2)

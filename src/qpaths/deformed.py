@@ -10,8 +10,8 @@ from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
 from ._checks import check_not_nan, is_concrete
-from ._numerics import log1p, promote_jax
 from ._types import FloatArray, RealLike
+from .numerics import log1p, promote_jax
 
 
 def log_q(u: RealLike, q: RealLike) -> FloatArray:

@@ -1,168 +1,24 @@
 """Estimators: arrays in, log evidence and its standard error out. Nothing here samples."""
 
 import math
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
-from ._numerics import log_mean_exp
-from ._types import AnyArray, FloatArray, RealLike, Scalar, ScalarLike, Vector
+from ._types import AnyArray, FloatArray, RealLike
 from .arrays import (
     is_traced,
-    largest_first,
     logsumexp,
-    map_rows,
     namespace,
     quiet,
-    segment_sum,
     softmax,
     to_host,
     while_loop,
 )
+from .numerics import log_mean_exp
 from .paths import AbstractPath
-
-
-@quiet()
-def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
-    """Log of the mean weight of independent chains, and its standard error.
-
-    The delta method, which a run of few good weights would make too small: `dominance` is added to its variance.
-    """
-    xp = namespace(log_weights)
-    log_mean = log_mean_exp(log_weights)
-    relative = xp.exp(log_weights - xp.where(xp.isfinite(log_mean), log_mean, 0.0))
-    variance = xp.var(relative, ddof=1) / log_weights.shape[0]
-    return log_mean, xp.sqrt(variance + dominance(log_weights))
-
-
-@quiet()
-def dominance(log_weights: Vector) -> Scalar:
-    """What to add to the variance of the log of a mean weight when few weights make it up; zero for healthy weights.
-
-    The relative variance of the mean cannot exceed 1, but the log of the mean can be off by any amount: by what the
-    heaviest weight adds to it (the first order of that is in the variance already), and by the mass that no weight has
-    found. The second shows where the largest sqrt(n) weights have most of the total, and a tail index k > 1 (Hill's
-    estimator on them): the mean would then grow by k - 1 with every factor e in the number of particles, and as much is
-    taken to be missing for each that was made.
-    """
-    xp = namespace(log_weights)
-    num = math.isqrt(log_weights.size)
-    largest = largest_first(log_weights, num + 1)
-    weights = xp.exp(largest - logsumexp(log_weights))
-    rest = xp.maximum(1.0 - weights[0], xp.finfo(weights.dtype).tiny)
-    share = xp.clip(2 * xp.sum(weights[:num]) - 1, 0.0, 1.0)
-    tail_index = _tail_index(largest, xp.sum(log_weights > -xp.inf))
-    missing = share * math.log(log_weights.size) * xp.maximum(tail_index - 1.0, 0.0)
-    return xp.square(xp.log(rest) + weights[0]) + xp.square(missing)
-
-
-def _tail_index(largest: Float[AnyArray, " k"], num_positive: Int[AnyArray, ""]) -> Scalar:
-    """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
-    xp = namespace(largest)
-    num = xp.clip(xp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
-    excess = xp.where(xp.arange(largest.size) < num, largest - largest[num], 0.0)
-    return xp.where(num_positive > num, xp.sum(excess) / num, 0.0)
-
-
-@quiet()
-def genealogy_se(
-    log_weights: Vector, ancestors: Int[AnyArray, " n"], resampling_variance: Scalar, stage_variance: Scalar
-) -> Scalar:
-    """Standard error of log Z-hat from the genealogy of one run of sequential Monte Carlo.
-
-    `ancestors` names the particle of the first generation that each final particle descends from. The idea is that of
-    Chan and Lai (2013) and of Lee and Whiteley (2018): descendants of one ancestor stay correlated when the moves do
-    not mix, and the spread of the final weight over the N families shows it. Their estimator subtracts the spread that
-    multinomial resampling causes by itself; `resampling_variance` is that spread for the scheme in use, summed over the
-    resampling steps, so that the better schemes get the smaller error they deserve. `stage_variance`, the sum over the
-    steps of the relative variance of the mean weight, is what is left when the moves mix perfectly, and so a floor.
-    """
-    xp = namespace(log_weights)
-    num = log_weights.shape[0]
-    per_family = segment_sum(softmax(log_weights), ancestors, num)
-    spread = xp.sum(xp.square(per_family)) - 1.0 / num - resampling_variance
-    # 1 - spread estimates Z^2 / E[Z-hat^2], which is exp(-variance) for a log-normal Z-hat.
-    variance = -xp.log1p(-xp.clip(spread, 0.0, 1.0 - 1.0 / num**2))
-    return xp.sqrt(xp.maximum(variance, stage_variance))
-
-
-class Lag(NamedTuple):
-    """How far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
-
-    Moves take the mean of the path's derivative towards its true value geometrically: what was off by e is off by
-    rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have
-    then shifted the mean by (rho - 1) e, which is seen, so `-rho / (1 - rho)` times the shift is still missing. Over a
-    step of width h a mean that is off by so much puts log Z-hat off by h times as much.
-    """
-
-    mean: Scalar
-    """Estimated error of the mean derivative at the current beta."""
-    mean_variance: Scalar
-    """Variance of that estimate."""
-    log_evidence: Scalar
-    """Estimated error of log Z-hat so far; negative where it is too small."""
-    variance: Scalar
-    """Variance of that estimate."""
-
-    def step(self, width: ScalarLike) -> "Lag":
-        """After a step in beta."""
-        error, variance = self.log_evidence + width * self.mean, self.variance + width**2 * self.mean_variance
-        return self._replace(log_evidence=error, variance=variance)
-
-    @quiet()
-    def moved(self, before: Vector, after: Vector, log_weights: Vector) -> "Lag":
-        """After moves that took the derivative of weighted particles from `before` to `after`."""
-        xp = namespace(before, log_weights)
-        weights = softmax(log_weights)
-        counted = (weights > 0) & xp.isfinite(before) & xp.isfinite(after)
-        before, shift = xp.where(counted, before, 0.0), xp.where(counted, after - before, 0.0)
-        centred = xp.where(counted, before - weights @ before, 0.0)
-        total = xp.maximum(weights @ centred**2, xp.finfo(before.dtype).tiny)
-        # At least that of moves that leave no trace, even if they overshoot; at most that of the slowest moves which n
-        # particles tell from none: 1 - rho is known to sqrt(2 (1 - rho) / n), which is half of it at 8 / n.
-        few = xp.sum(weights**2)
-        rho = xp.clip(1.0 + weights @ (centred * shift) / total, 0.0, xp.maximum(1.0 - 8.0 * few, 0.0))
-        factor = rho / (1.0 - rho)
-        mean = weights @ shift
-        variance = factor**2 * (weights**2 @ (shift - mean) ** 2)
-        # By the delta method, what is not known of rho: with few particles much.
-        variance += mean**2 * few * (1.0 - rho**2) / (1.0 - rho) ** 4
-        return self._replace(mean=-factor * mean, mean_variance=variance)
-
-    def standard_error(self, stage_variance: ScalarLike) -> Scalar:
-        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by the lag beside.
-
-        The lag is shrunk by its own noise (positive-part James-Stein): in a healthy run nothing is left of it. Two
-        standard errors reach as far as the lag and two standard deviations of what is not known. A quarter is added to
-        the lag, since what has outlived many moves decays more slowly than the derivative as a whole.
-        """
-        xp = namespace(self.variance)
-        tiny = xp.finfo(self.variance.dtype).tiny
-        share = xp.maximum(1.0 - self.variance / xp.maximum(self.log_evidence**2, tiny), 0.0)
-        return 0.625 * share * xp.abs(self.log_evidence) + xp.sqrt(stage_variance + share * self.variance)
-
-
-def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
-    """Standard error of `estimate(*arrays)` by leaving out one independent replica, along the second axis, at a time.
-
-    For an estimate that is a mean over the replicas it is their standard deviation over the root of their number, times
-    `few_replicas`.
-    """
-    xp = namespace(*arrays)
-    num = arrays[0].shape[1]
-    others = (xp.arange(num)[:, None] + xp.arange(1, num)) % num
-    values = map_rows(xp, lambda rows: estimate(*(array[:, rows] for array in arrays)), others)
-    return few_replicas(num) * xp.sqrt((num - 1.0) * xp.var(values))
-
-
-def few_replicas(num: int) -> float:
-    """By how much a standard error from `num` replicas is stretched so that two of them cover 95 %, as for many."""
-    from scipy.special import stdtrit
-
-    return float(stdtrit(num - 1, 0.975) / stdtrit(10**6, 0.975))
 
 
 def neighbour_log_ratios(

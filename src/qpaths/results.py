@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from . import storage
-from ._numerics import log_ess
 from ._types import AnyArray, Count, Point, PRNGKey, Scalar
 from .arrays import namespace
 from .cost import Cost
+from .numerics import log_ess
 from .remarks import Verdict
 
 

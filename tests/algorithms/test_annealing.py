@@ -13,12 +13,12 @@ from jax.tree_util import Partial
 
 import qpaths as qp
 from qpaths import evaluation, testing
-from qpaths._numerics import log_mean_exp
 from qpaths.algorithms import bdmc
 from qpaths.annealing import Population, anneal, loop
 from qpaths.arrays import stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Cloud, Info
+from qpaths.numerics import log_mean_exp
 from qpaths.testing.algorithms import replicate
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

@@ -10,7 +10,6 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths._numerics import log_mean_exp
 from qpaths.arrays import stream_of
 from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
@@ -18,6 +17,7 @@ from qpaths.front_door.checks import Balance, balance, probe
 from qpaths.front_door.endpoints import path_given
 from qpaths.front_door.islands import Islands
 from qpaths.front_door.limits import Limits
+from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Finding, Note, Stop
 from qpaths.results import Status
 

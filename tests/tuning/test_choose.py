@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths._numerics import log_ess
 from qpaths.arrays import stream_of
 from qpaths.evaluation import evaluator_of
+from qpaths.numerics import log_ess
 from qpaths.tuning import choose
 from qpaths.tuning.compare import compare, with_delta
 

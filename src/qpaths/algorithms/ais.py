@@ -5,18 +5,18 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Float
 
-from .._numerics import log_mean_exp
 from .._types import AnyArray, Point, Scalar
 from ..annealing import Annealing, Population, State, anneal, begin
 from ..annealing.loop import frozen, pilot_params
 from ..arrays import RandomKey
 from ..cost import Cost
-from ..estimators import importance_log_evidence
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..results import Result
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
+from ..standard_errors import importance_log_evidence
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 _PILOT_PARTICLES = 64, 512

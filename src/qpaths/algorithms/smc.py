@@ -9,13 +9,13 @@ from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, anneal, begin
 from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
-from ..estimators import dominance, genealogy_se
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
 from ..results import Result
 from ..schedules import AbstractSchedule
+from ..standard_errors import dominance, genealogy_se
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 

@@ -7,20 +7,22 @@ import jax
 import numpy as np
 
 from .._checks import is_concrete
-from .._numerics import log_mean_exp
 from .._types import AnyArray
 from ..annealing import Fault, anneal
 from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
 from ..cost import Cost
-from ..estimators import DerivativeMoments, check_rule, few_replicas, moments_from, thermodynamic_integration
+from ..estimators import DerivativeMoments, check_rule, moments_from, thermodynamic_integration
 from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..results import Result, Status
 from ..schedules import AdaptiveSchedule, FixedSchedule
+from ..standard_errors import few_replicas
 from .ais import AIS
 from .checks import check_num, raise_fault
-from .pt import ParallelTempering, moments_of, temper
+from .pt import ParallelTempering, moments_of
 from .smc import SMC
+from .tempering import temper
 
 
 class ThermodynamicIntegration(eqx.Module):

@@ -37,8 +37,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import log_mean_exp
 from .._types import PRNGKey, Scalar
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .checks import check_num

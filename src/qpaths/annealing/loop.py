@@ -14,12 +14,12 @@ import numpy as np
 from jaxtyping import Float
 
 from .._modules import Module
-from .._numerics import log_ess
 from .._types import AnyArray, Rows, ScalarLike
 from ..arrays import HostStream, TracedStream, is_traced, namespace, one_thread, quiet, segment_sum, stack, to_host
 from ..estimators import moments_from
 from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import AbstractKernel, FrozenKernel
+from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length

@@ -5,24 +5,21 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Int
 
 from .._modules import Module
-from .._numerics import log_ess, log_mean_exp
 from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
-from ..arrays import TracedRows, cond, map_rows, namespace, quiet
+from ..arrays import cond, map_rows, namespace, quiet
 from ..cost import Cost
-from ..estimators import Lag, dominance
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
+from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
-
-_BLOCK = 2**16
-"""Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
+from ..standard_errors import Lag, dominance
+from .blocks import in_blocks, in_chunks
 
 
 class Fault(NamedTuple):
@@ -122,7 +119,7 @@ class Population(Module):
         num, size = positions.shape[0], self.chunk_size
         if evaluator.xp is np or size is None or size >= num:
             return evaluate(positions)
-        return _in_chunks(evaluate, positions, size)
+        return in_chunks(evaluate, positions, size)
 
     @quiet()
     def reweight(self, state: State, new_beta: Scalar, increments: Vector) -> State:
@@ -221,7 +218,9 @@ class Population(Module):
         def move_by(particles: Particles, rows: Any, params: Any) -> Any:
             return move(evaluator, state.beta, particles, rows, params)
 
-        particles, info = self._in_blocks(evaluator, move_by, state.particles, stream.rows(num), params)
+        particles, info = in_blocks(
+            evaluator.xp is np, self.chunk_size, move_by, state.particles, stream.rows(num), params
+        )
         state = state._replace(
             particles=particles,
             params=kernel.moved(params, info),
@@ -234,71 +233,6 @@ class Population(Module):
                 ancestors=xp.repeat(state.ancestors, self.chain_length),
             )
         return state, evaluator.xp.mean(info.acceptance)
-
-    def _in_blocks(
-        self, evaluator: AbstractEvaluator, function: Any, particles: Particles, rows: Any, params: Any
-    ) -> Any:
-        """`function(particles, rows, params)` for blocks of particles of one group, joined."""
-        num = particles.position.shape[0]
-        size = self.chunk_size or (_BLOCK if evaluator.xp is np else num)
-        if size >= num:
-            return function(particles, rows, params)
-        groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
-        if groups == num:  # every particle has its own
-            per_group, params_at = num, lambda start, end: _part(params, start, end)
-        else:
-            per_group, params_at = (
-                num // groups,
-                lambda start, end: _part(params, start // per_group, start // per_group + 1),
-            )
-        if evaluator.xp is np:
-            parts = []
-            for first in range(0, num, per_group):
-                for start in range(first, first + per_group, size):
-                    end = min(start + size, first + per_group)
-                    parts.append(function(_part(particles, start, end), rows, params_at(start, end)))
-            return _joined(parts)
-
-        def of_group(number: Any, arrays: Any) -> Any:
-            own = jax.tree.map(lambda leaf: leaf[number][None], params)
-            return _in_chunks(lambda part: function(part[0], TracedRows(part[1]), own), arrays, size)
-
-        arrays = particles, rows.keys
-        if groups == num:
-            return _in_chunks(lambda part: function(part[0], TracedRows(part[1]), part[2]), (*arrays, params), size)
-        if groups == 1:
-            return of_group(0, arrays)
-        arrays = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), arrays)
-        results = jax.lax.map(lambda inputs: of_group(*inputs), (jnp.arange(groups), arrays))
-        return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
-
-
-def _joined(parts: list[Any]) -> Any:
-    """Trees of arrays joined row by row; each array is let go once it has been copied."""
-    structure = jax.tree.structure(parts[0])
-    columns = [list(column) for column in zip(*map(jax.tree.leaves, parts), strict=True)]
-    parts.clear()
-    leaves = []
-    for column in columns:
-        leaves.append(np.concatenate(column))
-        column.clear()
-    return jax.tree.unflatten(structure, leaves)
-
-
-def _part(tree: Any, start: int, end: int) -> Any:
-    return jax.tree.map(lambda leaf: leaf[start:end], tree)
-
-
-def _in_chunks(function: Any, arrays: Any, size: int) -> Any:
-    """`function(arrays)` for chunks of rows, one after the other in a compiled loop; a smaller one for the rest."""
-    num = jax.tree.leaves(arrays)[0].shape[0]
-    full = num // size
-    chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)
-    results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(function, chunks))
-    if num == full * size:
-        return results
-    rest = function(_part(arrays, full * size, num))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)
 
 
 def invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> Bool[AnyArray, " n"]:

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..estimators import few_replicas
+from ..standard_errors import few_replicas
 
 
 class Estimate(NamedTuple):

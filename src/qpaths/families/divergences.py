@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import log_power_mean_pair, promote_jax
 from .._types import FloatArray, Scalar, ScalarLike
 from ..deformed import log_q_of_exp
 from ..densities import DensityLike
+from ..numerics import log_power_mean_pair, promote_jax
 from .nodes import Nodes
 
 

@@ -4,8 +4,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import log1p
 from .._types import PRNGKey, Scalar, ScalarLike
+from ..numerics import log1p
 from .base import AbstractExponentialFamily, Parameters
 from .checks import check_positive
 from .dual import solve_root

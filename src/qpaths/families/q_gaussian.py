@@ -7,9 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._numerics import promote_jax
 from .._types import PRNGKey, Scalar, ScalarLike
 from ..deformed import log_q_of_exp
+from ..numerics import promote_jax
 from . import elliptical
 from .base import Parameters, ScaledMember
 from .checks import check_between, check_finite, check_positive

@@ -6,16 +6,16 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._numerics import log_mean_exp
 from .._types import Point
 from ..algorithms import SMC
 from ..annealing import anneal
 from ..arrays import stack, to_host
 from ..cost import Cost
-from ..estimators import few_replicas
+from ..numerics import log_mean_exp
 from ..recipe import Recipe
 from ..remarks import Verdict
 from ..results import Result, Status
+from ..standard_errors import few_replicas
 
 NUM_ISLANDS = 8
 FEW_SURVIVE = 2.0

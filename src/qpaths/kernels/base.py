@@ -9,11 +9,11 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from .._modules import Module
-from .._numerics import log_ess
 from .._types import AnyArray, RealLike, Rows, Scalar, Vector
 from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
+from ..numerics import log_ess
 
 Params = TypeVar("Params")
 

@@ -11,9 +11,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Shaped
 
-from .._numerics import log_mean_exp
 from .._types import Point, PRNGKey, ScalarLike
 from ..algorithms import AIS, BDMC
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from .networks import Decoder, check_rows
 from .posterior import posterior_path

@@ -1,15 +1,15 @@
 """Annealing paths: `base.py` says what a path is, each other file is one kind."""
 
 from .alpha_projection import AlphaProjectionPath as AlphaProjectionPath
-from .base import AbstractParametricPath as AbstractParametricPath
 from .base import AbstractPath as AbstractPath
 from .base import AbstractPointwisePath as AbstractPointwisePath
 from .base import Ordered as Ordered
-from .base import Reversed as Reversed
 from .escort import EscortMomentPath as EscortMomentPath
 from .gelman_meng import GelmanMengPath as GelmanMengPath
 from .generalized_mean import GeneralizedMeanPath as GeneralizedMeanPath
 from .geometric import GeometricPath as GeometricPath
 from .moment import MomentPath as MomentPath
+from .parametric import AbstractParametricPath as AbstractParametricPath
 from .power_mean import ArithmeticPath as ArithmeticPath
 from .power_mean import QPath as QPath
+from .reversed import Reversed as Reversed

@@ -9,8 +9,8 @@ from .._checks import is_concrete
 from .._types import ScalarLike
 from ..families.base import AbstractExponentialFamily, Parameters, check_same_family, mix
 from ..families.dual import solve_root
-from .base import AbstractParametricPath
 from .moment import check_member
+from .parametric import AbstractParametricPath
 
 
 class AlphaProjectionPath(AbstractParametricPath):

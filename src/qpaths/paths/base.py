@@ -10,16 +10,9 @@ from jax import Array
 
 from .._checks import check_beta, is_concrete
 from .._modules import Module
-from .._numerics import (
-    log_power_mean_pair,
-    power_mean_pair_derivative,
-    power_mean_pair_derivatives,
-    power_mean_pair_shares,
-)
 from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
 from ..arrays import namespace, quiet
 from ..densities import Density, DensityLike, draw, evaluate
-from ..families.base import power_mean_member
 
 Features = TypeVar("Features")
 
@@ -83,7 +76,7 @@ class AbstractPath(Module, Generic[Features]):
         """Derivative of the log density in beta, from the features of a point: the integrand of path sampling."""
         beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
         derivative = jax.jvp(lambda b: self.log_density_from(b, features), (beta,), (jnp.ones_like(beta),))[1]
-        return _inside(beta, derivative)
+        return inside(beta, derivative)
 
     def derivatives_from(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the log density in beta, from the features of a point."""
@@ -128,7 +121,7 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
 
     def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         """Derivative of `interpolate` in beta: the integrand of thermodynamic integration. Elementwise."""
-        return _inside(beta, _partial(self.interpolate, 0, beta, log_base, log_target))
+        return inside(beta, _partial(self.interpolate, 0, beta, log_base, log_target))
 
     def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
         """Derivatives of `interpolate` in `log_base` and `log_target`. Elementwise.
@@ -170,105 +163,9 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
         return Density(jax.tree_util.Partial(type(self).log_density, self, beta))
 
 
-class MemberFeatures(NamedTuple):
-    """What a parametric path needs to know about a point: the point, and its log densities at the two ends."""
-
-    x: FloatArray
-    log_base: FloatArray
-    log_target: FloatArray
-
-
-class AbstractParametricPath(AbstractPath[MemberFeatures]):
-    """A path through the members of one family; every `at(beta)` is normalised and can be sampled exactly.
-
-    A new parametric path needs `member`.
-    """
-
-    @abc.abstractmethod
-    def member(self, beta: ScalarLike) -> Any:
-        """The member of the family at `beta`, which may be traced."""
-
-    def at(self, beta: ScalarLike) -> Any:
-        check_beta(beta)
-        if is_concrete(beta) and beta == 0:
-            return self.base
-        if is_concrete(beta) and beta == 1:
-            return self.target
-        return self.member(beta)
-
-    def features(self, x: Point) -> MemberFeatures:
-        x = jnp.asarray(x)
-        return MemberFeatures(x, evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
-
-    def log_density_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
-        beta = jnp.asarray(beta)
-        inside = self._log_prob(_within(beta), features)
-        return _inside(beta, jnp.where(beta == 0, features.log_base, jnp.where(beta == 1, features.log_target, inside)))
-
-    def derivative_from(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
-        beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
-        return _inside(beta, _member_derivative(self, _within(beta), features))
-
-    def _log_prob(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
-        """Log density of the members at `beta`, broadcast against a batch of points; one member for each beta."""
-        return _member_log_prob(self, beta, features)
-
-    def _log_prob_of_members(self, beta: RealLike, features: MemberFeatures) -> FloatArray:
-        coordinates = ",".join(f"n{i}" for i in range(jnp.ndim(features.x) - jnp.ndim(features.log_base)))
-        log_prob = jnp.vectorize(lambda b, x: self.member(b).log_prob(x), signature=f"(),({coordinates})->()")
-        return log_prob(beta, features.x)
-
-
-@jax.jit
-def _member_log_prob(path: AbstractParametricPath, beta: Any, features: MemberFeatures) -> Array:
-    """Compiled, because on the host the members' own functions would run operation by operation."""
-    return path._log_prob_of_members(beta, features)
-
-
-@jax.jit
-def _member_derivative(path: AbstractParametricPath, beta: Any, features: MemberFeatures) -> Array:
-    # Inside the ends: the `where` of `log_density_from` has no derivative there.
-    return jax.jvp(lambda b: path._log_prob_of_members(b, features), (beta,), (jnp.ones_like(beta),))[1]
-
-
-class AbstractPowerMeanPath(AbstractPointwisePath):
-    """A path of power means: the one implementation behind the geometric path, the mixture and every q-path."""
-
-    @property
-    @abc.abstractmethod
-    def power(self) -> tuple[ScalarLike, ScalarLike]:
-        """`delta = 1 - q`, and the shift of logit(beta)."""
-
-    def interpolate(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
-        return log_power_mean_pair(beta, log_base, log_target, *self.power)
-
-    def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
-        return power_mean_pair_derivative(beta, log_base, log_target, *self.power)
-
-    def derivatives_from(self, beta: RealLike, features: EndpointValues) -> tuple[FloatArray, FloatArray]:
-        return power_mean_pair_derivatives(beta, *features, *self.power)
-
-    def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
-        return power_mean_pair_shares(beta, log_base, log_target, *self.power)
-
-    def at(self, beta: ScalarLike) -> DensityLike:
-        """The density at `beta`; a multiple of a member where the endpoints are members of one family of this order."""
-        density = super().at(beta)
-        if density is self.base or density is self.target:
-            return density
-        delta, shift = self.power
-        weight = beta / (beta + (1 - beta) * jnp.exp(-shift))
-        return power_mean_member(self.base, self.target, weight, delta) or density
-
-
-def _inside(beta: RealLike, values: Array) -> Array:
+def inside(beta: RealLike, values: Array) -> Array:
     """NaN where beta lies outside [0, 1]; the derivative of a NaN is 0."""
     return jnp.where((beta >= 0) & (beta <= 1), values, jnp.nan)
-
-
-def _within(beta: Array) -> Array:
-    """A beta in [0, 1] in place of one outside, where there is no member of the family."""
-    return jnp.where((beta >= 0) & (beta <= 1), beta, 0.5)
 
 
 def _partial(function: Any, index: int, *arguments: RealLike) -> FloatArray:
@@ -282,47 +179,3 @@ def _partial(function: Any, index: int, *arguments: RealLike) -> FloatArray:
         return function(*values[:index], value, *values[index + 1 :])
 
     return jax.jvp(of_one, (values[index],), (jnp.ones(shape, dtype),))[1]
-
-
-class Reversed(AbstractPath[Any]):
-    """A path walked from its target to its base: `beta` here is `1 - beta` there."""
-
-    path: AbstractPath[Any]
-
-    def __init__(self, path: AbstractPath[Any]):
-        self.path = path
-
-    @property  # type: ignore[misc]
-    def base(self) -> DensityLike:  # type: ignore[override]
-        return self.path.target
-
-    @property  # type: ignore[misc]
-    def target(self) -> DensityLike:  # type: ignore[override]
-        return self.path.base
-
-    def features(self, x: Point) -> Any:
-        return self.path.features(x)
-
-    @property
-    def is_pointwise(self) -> bool:
-        return self.path.is_pointwise
-
-    def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
-        return self.path.log_density_from(1 - beta, features)
-
-    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
-        return self.path.log_ratio(1 - beta, 1 - new_beta, features)
-
-    def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
-        return -self.path.derivative_from(1 - beta, features)
-
-    def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
-        first, second = self.path.derivatives_from(1 - beta, features)
-        return -first, second
-
-    def score(self, beta: RealLike, features: Any, slopes: Any) -> Point:
-        return self.path.score(1 - beta, features, slopes)  # type: ignore[attr-defined]
-
-    def at(self, beta: ScalarLike) -> DensityLike:
-        check_beta(beta)
-        return self.path.at(1 - beta)

@@ -7,8 +7,8 @@ import equinox as eqx
 from .._types import ScalarLike
 from ..families.base import check_same_family
 from ..families.q_family import AbstractQExponentialFamily
-from .base import AbstractParametricPath
 from .moment import check_member
+from .parametric import AbstractParametricPath
 
 
 class EscortMomentPath(AbstractParametricPath):

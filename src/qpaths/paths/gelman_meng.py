@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import is_concrete
-from .._numerics import log_power_mean_pair, power_mean_pair_shares, promote
 from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
 from ..arrays import namespace, quiet
 from ..densities import DensityLike, draw, endpoint
 from ..families.base import ScaledMember, power_mean_member
+from ..numerics import log_power_mean_pair, power_mean_pair_shares, promote
 from .base import AbstractPointwisePath
 
 

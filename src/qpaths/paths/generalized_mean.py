@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._numerics import promote_jax
 from .._types import FloatArray, RealLike
 from ..densities import DensityLike, as_pytree, endpoint
+from ..numerics import promote_jax
 from .base import AbstractPointwisePath
 
 

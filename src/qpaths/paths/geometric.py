@@ -4,8 +4,7 @@ import equinox as eqx
 
 from .._types import ScalarLike
 from ..densities import DensityLike, endpoint
-from .base import AbstractPowerMeanPath
-from .power_mean import QPath
+from .power_mean import AbstractPowerMeanPath, QPath
 
 
 class GeometricPath(AbstractPowerMeanPath):

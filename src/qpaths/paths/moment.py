@@ -4,7 +4,7 @@ from typing import Any
 
 from .._types import ScalarLike
 from ..families.base import AbstractExponentialFamily, check_same_family
-from .base import AbstractParametricPath
+from .parametric import AbstractParametricPath
 
 
 class MomentPath(AbstractParametricPath):

@@ -1,15 +1,54 @@
 """The q-path: power means of the endpoints, and its member q = 0, the mixture."""
 
+import abc
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_not_nan, is_concrete
-from .._types import ScalarLike
+from .._types import FloatArray, RealLike, ScalarLike
 from ..arrays import namespace
 from ..densities import DensityLike, endpoint
-from .base import AbstractPowerMeanPath
+from ..families.base import power_mean_member
+from ..numerics import (
+    log_power_mean_pair,
+    power_mean_pair_derivative,
+    power_mean_pair_derivatives,
+    power_mean_pair_shares,
+)
+from .base import AbstractPointwisePath, EndpointValues
+
+
+class AbstractPowerMeanPath(AbstractPointwisePath):
+    """A path of power means: the one implementation behind the geometric path, the mixture and every q-path."""
+
+    @property
+    @abc.abstractmethod
+    def power(self) -> tuple[ScalarLike, ScalarLike]:
+        """`delta = 1 - q`, and the shift of logit(beta)."""
+
+    def interpolate(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
+        return log_power_mean_pair(beta, log_base, log_target, *self.power)
+
+    def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
+        return power_mean_pair_derivative(beta, log_base, log_target, *self.power)
+
+    def derivatives_from(self, beta: RealLike, features: EndpointValues) -> tuple[FloatArray, FloatArray]:
+        return power_mean_pair_derivatives(beta, *features, *self.power)
+
+    def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
+        return power_mean_pair_shares(beta, log_base, log_target, *self.power)
+
+    def at(self, beta: ScalarLike) -> DensityLike:
+        """The density at `beta`; a multiple of a member where the endpoints are members of one family of this order."""
+        density = super().at(beta)
+        if density is self.base or density is self.target:
+            return density
+        delta, shift = self.power
+        weight = beta / (beta + (1 - beta) * jnp.exp(-shift))
+        return power_mean_member(self.base, self.target, weight, delta) or density
 
 
 class QPath(AbstractPowerMeanPath):

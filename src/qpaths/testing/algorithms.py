@@ -7,9 +7,9 @@ import jax
 import numpy as np
 from jax import Array
 
-from .._numerics import log_mean_exp
 from .._types import PRNGKey, ScalarLike
 from ..arrays import stack
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath, GeometricPath
 from ..results import Status
 from .problems import gaussian

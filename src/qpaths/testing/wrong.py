@@ -5,13 +5,13 @@ from typing import Any
 
 import equinox as eqx
 
-from .._numerics import log_power_mean_pair
 from .._types import FloatArray, Point, RealLike, ScalarLike
 from ..arrays import namespace
 from ..densities import DensityLike, endpoint
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import KernelWrapper
 from ..kernels.base import Info
+from ..numerics import log_power_mean_pair
 from ..paths import AbstractPath, AbstractPointwisePath
 
 

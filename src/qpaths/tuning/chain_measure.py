@@ -8,7 +8,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._numerics import log_mean_exp
 from .._types import Point
 from ..algorithms import AIS, BDMC
 from ..algorithms.checks import raise_fault
@@ -17,6 +16,7 @@ from ..arrays import namespace, to_host
 from ..densities import as_pytree
 from ..evaluation import stream_for
 from ..kernels import HMC, FrozenKernel
+from ..numerics import log_mean_exp
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
 from ..schedules import FixedSchedule

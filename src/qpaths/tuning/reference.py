@@ -9,13 +9,13 @@ import numpy as np
 from jaxtyping import Float
 
 from .._modules import Module
-from .._numerics import log_ess
 from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
 from ..arrays import TracedStream, namespace, sigmoid
 from ..densities import DensityLike, draw, evaluate
-from ..estimators import importance_log_evidence
 from ..evaluation import AbstractEvaluator, Layout
+from ..numerics import log_ess
 from ..remarks import Note, Remark
+from ..standard_errors import importance_log_evidence
 
 Matrix = Float[np.ndarray, "d d"]
 HostRows = Float[np.ndarray, "n d"]

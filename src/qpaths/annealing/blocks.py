@@ -1,0 +1,79 @@
+"""Work on many particles in blocks, so that memory stays bounded."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..arrays import TracedRows
+from ..evaluation import Particles
+
+_BLOCK = 2**16
+"""Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
+
+
+def in_blocks(
+    on_host: bool, chunk_size: int | None, function: Any, particles: Particles, rows: Any, params: Any
+) -> Any:
+    """`function(particles, rows, params)` for blocks of particles of one group, joined."""
+    num = particles.position.shape[0]
+    size = chunk_size or (_BLOCK if on_host else num)
+    if size >= num:
+        return function(particles, rows, params)
+    groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
+    if groups == num:  # every particle has its own
+        per_group, params_at = num, lambda start, end: _part(params, start, end)
+    else:
+        per_group, params_at = (
+            num // groups,
+            lambda start, end: _part(params, start // per_group, start // per_group + 1),
+        )
+    if on_host:
+        parts = []
+        for first in range(0, num, per_group):
+            for start in range(first, first + per_group, size):
+                end = min(start + size, first + per_group)
+                parts.append(function(_part(particles, start, end), rows, params_at(start, end)))
+        return _joined(parts)
+
+    def of_group(number: Any, arrays: Any) -> Any:
+        own = jax.tree.map(lambda leaf: leaf[number][None], params)
+        return in_chunks(lambda part: function(part[0], TracedRows(part[1]), own), arrays, size)
+
+    arrays = particles, rows.keys
+    if groups == num:
+        return in_chunks(lambda part: function(part[0], TracedRows(part[1]), part[2]), (*arrays, params), size)
+    if groups == 1:
+        return of_group(0, arrays)
+    arrays = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), arrays)
+    results = jax.lax.map(lambda inputs: of_group(*inputs), (jnp.arange(groups), arrays))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+
+
+def _joined(parts: list[Any]) -> Any:
+    """Trees of arrays joined row by row; each array is let go once it has been copied."""
+    structure = jax.tree.structure(parts[0])
+    columns = [list(column) for column in zip(*map(jax.tree.leaves, parts), strict=True)]
+    parts.clear()
+    leaves = []
+    for column in columns:
+        leaves.append(np.concatenate(column))
+        column.clear()
+    return jax.tree.unflatten(structure, leaves)
+
+
+def _part(tree: Any, start: int, end: int) -> Any:
+    return jax.tree.map(lambda leaf: leaf[start:end], tree)
+
+
+def in_chunks(function: Any, arrays: Any, size: int) -> Any:
+    """`function(arrays)` for chunks of rows, one after the other in a compiled loop; a smaller one for the rest."""
+    num = jax.tree.leaves(arrays)[0].shape[0]
+    full = num // size
+    chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)
+    results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(function, chunks))
+    if num == full * size:
+        return results
+    rest = function(_part(arrays, full * size, num))
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)

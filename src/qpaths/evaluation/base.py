@@ -1,0 +1,145 @@
+"""What kernels and algorithms see of a path: positions in, numbers out, all with a leading particle axis."""
+
+import abc
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from .._types import FloatArray, Point, RealLike, Rows
+from ..densities import DensityLike
+from ..paths.base import AbstractPath, EndpointSlopes, EndpointValues
+from ..paths.reversed import Reversed
+from .layout import Layout
+
+_MOST_LAYOUTS = 8
+
+
+class Particles(NamedTuple):
+    """Points with all that was ever computed about them, so that nothing is computed twice; rows are particles."""
+
+    position: Rows
+    """The points as flat vectors."""
+    features: Any
+    """What the path needs for the density at every beta."""
+    slopes: Any
+    """What the path needs for the gradient at every beta; None for kernels that follow no gradient."""
+
+
+class AbstractEvaluator(abc.ABC):
+    """What kernels and algorithms see of a path: positions in, numbers out, all with a leading particle axis."""
+
+    path: AbstractPath[Any]
+    layout: Layout
+    xp: Any
+    """`numpy` on the host, `jax.numpy` in a compiled program."""
+
+    @abc.abstractmethod
+    def _evaluate(
+        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
+    ) -> list[tuple[FloatArray, Any]]:
+        """Log densities at all positions, with their gradients or None; each density by its name in errors."""
+
+    @abc.abstractmethod
+    def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """`function(path, *rows)` for each row of the arrays, for paths that are not pointwise."""
+
+    @abc.abstractmethod
+    def _own(self, values: Any) -> Any:
+        """What a path's arithmetic returned, as arrays of this evaluator's kind."""
+
+    @abc.abstractmethod
+    def draw(self, stream: Any, num: int) -> Rows:
+        """Positions of `num` exact draws from the base."""
+
+    @property
+    def dimension(self) -> int:
+        return self.layout.dimension
+
+    @property
+    def _forward(self) -> AbstractPath[Any]:
+        """The path in the direction in which features are stored."""
+        path = self.path
+        while isinstance(path, Reversed):
+            path = path.path
+        return path
+
+    def values(self, positions: Rows) -> EndpointValues:
+        """Log densities of the two endpoints."""
+        ends = {"base": self._forward.base, "target": self._forward.target}
+        return EndpointValues(*(value for value, _ in self._ends(ends, positions, with_slopes=False)))
+
+    def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
+        """Evaluate the user's densities at some positions, each once."""
+        if with_slopes:
+            return self.completed(self.waypoints(positions))
+        if self.path.is_pointwise:
+            return Particles(positions, self.values(positions), None)
+        return Particles(positions, self._by_path(_features, self.layout.points(positions)), None)
+
+    def waypoints(self, positions: Rows) -> Particles:
+        """Particles on a trajectory: good for their score, and to be `completed` where the trajectory ends."""
+        if not self.path.is_pointwise:
+            return Particles(positions, self._by_path(_features, self.layout.points(positions)), positions)
+        guide = self._guide
+        ends = {"base": self._forward.base, "target": self._forward.target if guide is None else guide}
+        (log_base, base_slope), (log_target, target_slope) = self._ends(ends, positions, with_slopes=True)
+        features = EndpointValues(log_base, log_target)
+        return Particles(
+            positions, features, EndpointSlopes(base_slope, target_slope, None if guide is None else features)
+        )
+
+    def completed(self, particles: Particles) -> Particles:
+        """Waypoints at which trajectories ended, with the features of the target itself."""
+        if self._guide is None:
+            return particles
+        return particles._replace(features=self.values(particles.position))
+
+    @property
+    def _guide(self) -> DensityLike | None:
+        return getattr(self._forward.target, "guide", None) if self.path.is_pointwise else None
+
+    def _ends(self, ends: dict[str, DensityLike], positions: Rows, *, with_slopes: bool) -> list[tuple[Any, Any]]:
+        """As `_evaluate`, for densities that may be built on another one (`inner`), which alone is evaluated then."""
+        inner = {name: getattr(density, "inner", density) for name, density in ends.items()}
+        found = self._evaluate(inner, positions, with_slopes)
+        return [
+            density.given_inner(positions, *pair) if hasattr(density, "given_inner") else pair
+            for density, pair in zip(ends.values(), found, strict=True)
+        ]
+
+    # The path's arithmetic: no density is evaluated.
+
+    def log_density(self, beta: RealLike, features: Any) -> FloatArray:
+        return self._own(self.path.log_density_from(beta, features))
+
+    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+        return self._own(self.path.log_ratio(beta, new_beta, features))
+
+    def derivative(self, beta: RealLike, features: Any) -> FloatArray:
+        return self._own(self.path.derivative_from(beta, features))
+
+    def derivatives(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        return self._own(self.path.derivatives_from(beta, features))
+
+    def score(self, beta: RealLike, particles: Particles) -> Rows:
+        """Gradient of the log density at `beta` in the positions."""
+        if self.path.is_pointwise:
+            return self._own(self.path.score(beta, particles.features, particles.slopes))  # type: ignore[attr-defined]
+        betas = self.xp.broadcast_to(self.xp.asarray(beta), particles.position.shape[:1])
+        return self._by_path(_score_in(self.layout), particles.position, betas)
+
+
+def _features(path: AbstractPath[Any], x: Point) -> Any:
+    return path.features(x)
+
+
+@functools.lru_cache(maxsize=_MOST_LAYOUTS)
+def _score_in(layout: Layout) -> Callable[..., Any]:
+    """One function for each layout, so that programs are found again."""
+
+    def score(path: AbstractPath[Any], position: Any, beta: Any) -> Any:
+        return jax.grad(lambda row: path.log_density_from(beta, path.features(layout.points(row))))(position)
+
+    return score

@@ -1,0 +1,165 @@
+"""Evaluation from Python: compiled programs for chunks of rows, and everything else in NumPy."""
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import Rows
+from ..arrays import HostStream, to_host
+from ..densities import DensityLike, is_numpy, sampler_of
+from ..paths.base import AbstractPath
+from ..paths.reversed import Reversed
+from .base import AbstractEvaluator
+from .layout import Layout, traced_layout
+from .numpy_density import check_draws, numpy_row, numpy_rows
+from .traced import draws, of_rows
+
+CHUNKS = (2048, 128)
+"""Rows of one call of a compiled density. A call costs 60 us, and a last chunk that is not filled wastes what is
+missing: small chunks suit the populations of pilots and islands, and large ones are compiled only where there are
+enough particles to fill them."""
+_MOST_PROGRAMS = 8
+
+
+class HostEvaluator(AbstractEvaluator):
+    """Evaluates from Python: JAX densities by compiled programs for chunks of rows, NumPy densities by plain calls.
+
+    With `with_slopes` one program, that of values and gradients, serves all requests, so that nothing else needs to be
+    compiled. Positions and all arithmetic have 64 bits whatever the densities have.
+    """
+
+    xp = np
+
+    def __init__(self, path: AbstractPath[Any], layout: Layout, with_slopes: bool):
+        self.path = _with_host_numbers(path)
+        self.layout = layout
+        self.with_slopes = with_slopes
+        self._programs: dict[Any, Any] = {}
+
+    def _evaluate(self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool) -> list[tuple[Any, Any]]:
+        positions = np.asarray(positions, float)
+        compiled = {name: density for name, density in densities.items() if not is_numpy(density)}
+        found: dict[str, tuple[Any, Any]] = {}
+        if compiled:
+            program, leaves = self._program(compiled, with_slopes or self.with_slopes)
+            found = dict(zip(compiled, _in_chunks(program, leaves, positions, self.layout.dtype), strict=True))
+        for name, density in densities.items():
+            if is_numpy(density):
+                found[name] = numpy_rows(density, name, self.layout, positions, with_slopes)
+        return [found[name] for name in densities]
+
+    def _program(self, densities: dict[str, DensityLike], with_slopes: bool) -> tuple[Any, list[Any]]:
+        """The compiled program and the arrays of the densities, put on the device once."""
+        key = (*map(id, densities.values()), with_slopes)
+        if key not in self._programs:
+            leaves, structure = jax.tree.flatten(tuple(densities.values()))
+            program = _value_program(structure, tuple(densities), self.layout, with_slopes)
+            self._programs[key] = program, [jnp.asarray(leaf) for leaf in leaves]
+        return self._programs[key]
+
+    @functools.cached_property
+    def _guide(self) -> DensityLike | None:
+        return super()._guide  # a target may make it anew at each call, and programs are kept by its identity
+
+    def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        leaves, structure = jax.tree.flatten(self.path)
+        return to_host(_path_program(structure, function)(leaves, *arrays))
+
+    def _own(self, values: Any) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf, float) if isinstance(leaf, jax.Array) else leaf, values)
+
+    def draw(self, stream: HostStream, num: int) -> Rows:
+        base: Any = self.path.base
+        if hasattr(base, "draw_rows"):
+            return base.draw_rows(stream, num, lambda s, n: self._draw(base.inner, s, n))
+        return self._draw(base, stream, num)
+
+    def _draw(self, density: DensityLike, stream: HostStream, num: int) -> Rows:
+        if is_numpy(density):
+            sample, generator = sampler_of(density, "base"), stream.generator
+            rows = [numpy_row(sample(generator), self.layout) for _ in range(num)]
+            positions = np.array(rows, float).reshape(num, self.dimension)
+        else:
+            leaves, structure = jax.tree.flatten(density)
+            program, data = _draw_program(structure, self.layout), stream.key_data()
+            parts = [program(leaves, data, np.arange(start, start + size)) for start, size in _chunks(num)]
+            positions = np.concatenate([np.asarray(part, float) for part in parts])[:num]
+        check_draws(positions, self.layout)
+        return positions
+
+
+def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
+    """A path whose own numbers (q, a scale) are NumPy's: a JAX number would turn arrays that it meets into JAX's."""
+    if isinstance(path, Reversed):
+        return Reversed(_with_host_numbers(path.path))
+    if not path.is_pointwise:
+        return path
+    new = object.__new__(type(path))
+    for name, value in vars(path).items():
+        object.__setattr__(new, name, value if name in ("base", "target") else to_host(value))
+    return new
+
+
+# Compiled programs, one for each set of functions and layout of a point. They are kept while they are among the last
+# ones in use; `clear_cache` forgets all of them.
+
+
+@functools.lru_cache(maxsize=_MOST_PROGRAMS)
+def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Any:
+    @jax.jit
+    def values(leaves: list[Any], positions: Any) -> Any:
+        densities = jax.tree.unflatten(structure, leaves)
+        return [of_rows(d, name, layout, positions, with_slopes) for name, d in zip(names, densities, strict=True)]
+
+    return values
+
+
+@functools.lru_cache(maxsize=_MOST_PROGRAMS)
+def _draw_program(structure: Any, layout: Layout) -> Any:
+    @jax.jit
+    def draw(leaves: list[Any], data: Any, numbers: Any) -> Any:
+        return draws(jax.tree.unflatten(structure, leaves), layout, jax.random.wrap_key_data(data), numbers)
+
+    return draw
+
+
+@functools.lru_cache(maxsize=_MOST_PROGRAMS)
+def _path_program(structure: Any, function: Callable[..., Any]) -> Any:
+    return jax.jit(
+        lambda leaves, *arrays: jax.vmap(functools.partial(function, jax.tree.unflatten(structure, leaves)))(*arrays)
+    )
+
+
+def clear_cache() -> None:
+    """Forget the compiled programs of all densities."""
+    for cache in (_value_program, _draw_program, _path_program, traced_layout):
+        cache.cache_clear()
+
+
+def _chunks(num: int) -> Iterator[tuple[int, int]]:
+    """First row and size of chunks that cover `num` rows, the last one perhaps with room to spare."""
+    start, (large, small) = 0, CHUNKS
+    while start < num:
+        size = large if num > 2 * large and num - start >= 0.75 * large else small
+        yield start, size
+        start += size
+
+
+def _in_chunks(program: Any, leaves: list[Any], positions: np.ndarray, dtype: Any) -> list[tuple[Any, Any]]:
+    """The program on all rows, chunk by chunk, the last one filled up with copies of its first row."""
+    num = positions.shape[0]
+    parts = []
+    for start, size in _chunks(num):
+        rows = positions[start : start + size].astype(dtype)
+        if rows.shape[0] < size:
+            rows = np.concatenate([rows, np.broadcast_to(rows[:1], (size - rows.shape[0], rows.shape[1]))])
+        parts.append(program(leaves, rows))
+
+    def join(*chunks: Any) -> np.ndarray:
+        return np.concatenate([np.asarray(chunk, float) for chunk in chunks])[:num]
+
+    return jax.tree.map(join, *parts)

@@ -1,0 +1,144 @@
+"""How the numbers of a point lie in a flat vector, and whether the endpoints of a path take such points."""
+
+import functools
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import AnyArray, Point
+from ..arrays import namespace
+from ..densities import evaluate, is_numpy, sampler_of
+from ..paths.base import AbstractPath
+from ..paths.reversed import Reversed
+
+_MOST_LAYOUTS = 8
+
+
+class Layout(NamedTuple):
+    """How the numbers of a point, an array or a tree of arrays, lie in a flat vector."""
+
+    structure: Any
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+
+    @staticmethod
+    def of(example: Point) -> "Layout":
+        """That of a point, or of a tree of shapes and types."""
+        leaves, structure = jax.tree.flatten(example)
+        return Layout(structure, tuple(tuple(leaf.shape) for leaf in leaves), tuple(leaf.dtype for leaf in leaves))
+
+    @property
+    def sizes(self) -> list[int]:
+        return [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.sizes)
+
+    @property
+    def dtype(self) -> Any:
+        """That of the flat vector."""
+        return np.result_type(*self.dtypes)
+
+    def points(self, rows: AnyArray) -> Point:
+        """Flat vectors as points; axes before the last stay in front."""
+        ends = np.cumsum([0, *self.sizes])
+        leaves = [
+            rows[..., start:end].reshape((*rows.shape[:-1], *shape)).astype(dtype)
+            for start, end, shape, dtype in zip(ends[:-1], ends[1:], self.shapes, self.dtypes, strict=True)
+        ]
+        return jax.tree.unflatten(self.structure, leaves)
+
+    def rows(self, points: Point) -> AnyArray:
+        """Points as flat vectors; axes in front of those of a point stay."""
+        leaves = jax.tree.leaves(points)
+        xp = namespace(leaves)
+        flat = []
+        for leaf, shape in zip(leaves, self.shapes, strict=True):
+            array = xp.asarray(leaf)
+            flat.append(array.reshape(*array.shape[: array.ndim - len(shape)], -1))
+        return flat[0] if len(flat) == 1 else xp.concatenate(flat, axis=-1)
+
+
+def layout_of(path: Any) -> Layout:
+    """The layout of the points that the base draws; a clear error where the endpoints do not fit together."""
+    if not isinstance(path, AbstractPath):
+        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
+    if any_numpy((path,)):
+        return _layout_of(path)
+    leaves, structure = jax.tree.flatten(path)
+    return traced_layout(structure, tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves))
+
+
+@functools.lru_cache(maxsize=_MOST_LAYOUTS)
+def traced_layout(structure: Any, leaves: tuple[Any, ...]) -> Layout:
+    """Traces the endpoints, which takes some milliseconds, once for all paths of one kind."""
+    found = []
+
+    def look(leaves: Any) -> None:
+        found.append(_layout_of(jax.tree.unflatten(structure, leaves)))
+
+    jax.eval_shape(look, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
+    return found[0]
+
+
+def _layout_of(path: AbstractPath[Any]) -> Layout:
+    if isinstance(path, Reversed) and getattr(path.base, "sample", None) is None:
+        return _layout_of(path.path)  # chains that walk back start at given points
+    base = getattr(path.base, "inner", path.base)
+    sample = sampler_of(base, "base")
+    if is_numpy(base):
+        example = jax.tree.map(np.asarray, sample(np.random.default_rng(0)))
+    else:
+        example = _shape_of(sample, jax.ShapeDtypeStruct((), _key_type()), "base.sample", "a key")
+    if not any(leaf.size for leaf in jax.tree.leaves(example)):
+        raise ValueError(
+            f"`base.sample` must return a point with at least one number, got {_describe(example)}: return an array, "
+            f"or a tree of arrays, with the coordinates of one draw."
+        )
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
+        raise TypeError(
+            f"`base.sample` must return floating-point numbers, got {_describe(example)}: kernels move every "
+            f"coordinate continuously; return `x.astype(float)`, and keep what is discrete out of the point."
+        )
+    for name in ("base", "target"):
+        density = getattr(path, name)
+        if not is_numpy(density) and not is_numpy(getattr(density, "inner", density)):
+            _shape_of(lambda x: evaluate(density, x, name), example, f"{name}.log_prob", "a draw from the base")  # noqa: B023
+    return Layout.of(example)
+
+
+@functools.cache
+def _key_type() -> Any:
+    return jax.eval_shape(lambda: jax.random.key(0)).dtype
+
+
+def _shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
+    """Shape and type of what a function returns, by tracing it."""
+    try:
+        # A function of its own, because a method that carries traced arrays cannot be a key of jax's caches.
+        return jax.eval_shape(lambda x: function(x), argument)
+    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
+        raise TypeError(
+            f"`{name}` cannot be traced by JAX: it calls NumPy, or needs the numbers themselves. Write it with "
+            f"`jax.numpy`, or say `backend='numpy'` to have it called as it is. JAX says: {error}"
+        ) from error
+    except ValueError as error:
+        if str(error).startswith("`"):
+            raise
+        raise ValueError(f"`{name}` does not take {what}, which is {_describe(argument)}: {error}") from error
+    except Exception as error:
+        raise ValueError(f"`{name}` does not take {what}, which is {_describe(argument)}: {error}") from error
+
+
+def _describe(example: Any) -> str:
+    return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
+
+
+def any_numpy(parts: Any) -> bool:
+    """Whether some of the paths among the parts have an endpoint in NumPy."""
+    paths = [part for part in parts if isinstance(part, AbstractPath)]
+    ends = [end for path in paths for end in (path.base, path.target)]
+    return any(is_numpy(end) or is_numpy(getattr(end, "inner", None)) for end in ends)

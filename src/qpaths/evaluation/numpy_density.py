@@ -1,0 +1,70 @@
+"""Densities and samplers that are not JAX: plain calls, with errors that name the point."""
+
+from typing import Any
+
+import numpy as np
+
+from .layout import Layout
+
+
+def numpy_rows(
+    density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
+) -> tuple[np.ndarray, Any]:
+    values = _numpy_calls(density.log_prob, f"{name}.log_prob", density.batched, layout, positions)
+    if values.shape != positions.shape[:1]:
+        one = "each of the points of a batch" if density.batched else "one point"
+        raise ValueError(
+            f"`{name}.log_prob` must return one number for {one}, got shape {values.shape} for {positions.shape[0]} "
+            f"points: sum over the coordinates of a point."
+        )
+    if not with_slopes:
+        return values, None
+    if density.gradient is None:
+        raise ValueError(
+            f"`{name}` is a NumPy density without a gradient, and the kernel needs one: give "
+            f"`Density(..., gradient=...)`, or a kernel such as `RandomWalk()`."
+        )
+    slopes = _numpy_calls(density.gradient, f"{name}.gradient", density.batched, layout, positions, is_point=True)
+    if slopes.shape != positions.shape:
+        raise ValueError(f"`{name}.gradient` must return one number for each coordinate, got shape {slopes.shape[1:]}.")
+    return values, slopes
+
+
+def _numpy_calls(
+    function: Any, name: str, batched: bool, layout: Layout, positions: np.ndarray, is_point: bool = False
+) -> np.ndarray:
+    def call(rows: np.ndarray) -> np.ndarray:
+        try:
+            value = function(layout.points(rows))
+        except Exception as error:
+            at = "a batch that begins with" if rows.ndim == 2 else "the point"
+            point = layout.points(rows[0] if rows.ndim == 2 else rows)
+            raise RuntimeError(f"`{name}` raised {type(error).__name__} at {at} {point}: {error}") from error
+        return np.asarray(layout.rows(value) if is_point else value, float)
+
+    if batched:
+        return call(positions)
+    values = [call(row) for row in positions]
+    if not is_point and any(value.size != 1 for value in values):
+        wrong = next(value for value in values if value.size != 1)
+        raise ValueError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")
+    return np.array([value if is_point else value.reshape(()) for value in values])
+
+
+def numpy_row(point: Any, layout: Layout) -> np.ndarray:
+    row = np.asarray(layout.rows(point), float)
+    if row.shape != (layout.dimension,):
+        raise ValueError(
+            f"`base.sample` must return points of one shape, got {row.size} numbers after {layout.dimension}."
+        )
+    return row
+
+
+def check_draws(positions: np.ndarray, layout: Layout) -> None:
+    """Raise where a sampler returns the same point for every key."""
+    if positions.shape[0] > 1 and (positions == positions[0]).all():
+        raise ValueError(
+            f"`base.sample` (the sampler of the prior) returned the same point {layout.points(positions[0])} for each "
+            f"of {positions.shape[0]} keys: it probably calls NumPy's random numbers, which are drawn only once when "
+            f"JAX traces it. Draw with `jax.random` and the key, or give `backend='numpy'` and draw with the generator."
+        )

@@ -1,0 +1,68 @@
+"""Evaluation inside a compiled program."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .._types import Rows
+from ..arrays import TracedStream
+from ..densities import DensityLike, evaluate, sampler_of
+from ..paths.base import AbstractPath
+from .base import AbstractEvaluator
+from .layout import Layout
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TracedEvaluator(AbstractEvaluator):
+    """Evaluates inside a compiled program: `jax.vmap` around the user's density, and nothing else."""
+
+    path: AbstractPath[Any]
+    layout: Layout = dataclasses.field(metadata={"static": True})
+
+    xp = jnp
+
+    def _evaluate(self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool) -> list[tuple[Any, Any]]:
+        return [of_rows(density, name, self.layout, positions, with_slopes) for name, density in densities.items()]
+
+    def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        return jax.vmap(functools.partial(function, self.path))(*arrays)
+
+    def _own(self, values: Any) -> Any:
+        return values
+
+    def draw(self, stream: TracedStream, num: int) -> Rows:
+        """Each draw has its key. Draws are spread over the devices where there are several."""
+        base: Any = self.path.base
+        if hasattr(base, "draw_rows"):
+            return base.draw_rows(stream, num, lambda s, n: _draw_rows(base.inner, self.layout, s.key, n))
+        return _draw_rows(base, self.layout, stream.key, num)
+
+
+def of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, with_slopes: bool) -> tuple[Any, Any]:
+    def log_prob(row: Any) -> Any:
+        return evaluate(density, layout.points(row), name)
+
+    if with_slopes:
+        return jax.vmap(jax.value_and_grad(log_prob))(positions)
+    return jax.vmap(log_prob)(positions), None
+
+
+def draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
+    """Rows of the draws with the given numbers, each with its key."""
+    sample = sampler_of(density, "base")
+    return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, i))))(numbers)
+
+
+def _draw_rows(density: DensityLike, layout: Layout, key: Any, num: int) -> Any:
+    indices = jnp.arange(num)
+    devices = jax.devices()
+    if len(devices) > 1 and num % len(devices) == 0:
+        sharding = NamedSharding(Mesh(devices, "particles"), PartitionSpec("particles"))
+        indices = jax.lax.with_sharding_constraint(indices, sharding)
+    return draws(density, layout, key, indices)

@@ -1,0 +1,45 @@
+"""Which world a run lives in: on the host, or inside a compiled program."""
+
+from typing import Any
+
+import jax
+
+from ..arrays import HostStream, TracedStream, is_traced, stream_of
+from .base import AbstractEvaluator
+from .host import HostEvaluator
+from .layout import any_numpy, layout_of
+from .traced import TracedEvaluator
+
+
+def on_host(*parts: Any) -> bool:
+    """Whether a run of these parts is stepped on the host: outside any transformation, and without an accelerator."""
+    return not is_traced(parts) and (on_cpu() or any_numpy(parts))
+
+
+def on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
+def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | TracedStream:
+    """The random numbers of a run of these parts: a stream of the host, or of JAX where the run is compiled.
+
+    `pilots` are many short runs of a few hundred particles. They step on the host even where there is an accelerator,
+    which then evaluates the densities. Compiling their steps would take ten times as long as running them.
+    """
+    if isinstance(key, HostStream | TracedStream):
+        return key
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
+    return stream_of(key, host=on_host(*parts, key) or (pilots and not is_traced(parts, key)))
+
+
+def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> AbstractEvaluator:
+    """The evaluator for a run of a path in the world of a stream."""
+    layout = layout_of(path)
+    if isinstance(stream, HostStream):
+        return HostEvaluator(path, layout, with_slopes)
+    if any_numpy((path,)):
+        raise TypeError(
+            "a density with `backend='numpy'` cannot run under `jax.jit` or `jax.vmap`: call `run` outside of them."
+        )
+    return TracedEvaluator(path, layout)

@@ -1,0 +1,52 @@
+"""A path walked the other way."""
+
+from typing import Any
+
+from .._checks import check_beta
+from .._types import FloatArray, Point, RealLike, ScalarLike
+from ..densities import DensityLike
+from .base import AbstractPath
+
+
+class Reversed(AbstractPath[Any]):
+    """A path walked from its target to its base: `beta` here is `1 - beta` there."""
+
+    path: AbstractPath[Any]
+
+    def __init__(self, path: AbstractPath[Any]):
+        self.path = path
+
+    @property  # type: ignore[misc]
+    def base(self) -> DensityLike:  # type: ignore[override]
+        return self.path.target
+
+    @property  # type: ignore[misc]
+    def target(self) -> DensityLike:  # type: ignore[override]
+        return self.path.base
+
+    def features(self, x: Point) -> Any:
+        return self.path.features(x)
+
+    @property
+    def is_pointwise(self) -> bool:
+        return self.path.is_pointwise
+
+    def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
+        return self.path.log_density_from(1 - beta, features)
+
+    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+        return self.path.log_ratio(1 - beta, 1 - new_beta, features)
+
+    def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
+        return -self.path.derivative_from(1 - beta, features)
+
+    def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        first, second = self.path.derivatives_from(1 - beta, features)
+        return -first, second
+
+    def score(self, beta: RealLike, features: Any, slopes: Any) -> Point:
+        return self.path.score(1 - beta, features, slopes)  # type: ignore[attr-defined]
+
+    def at(self, beta: ScalarLike) -> DensityLike:
+        check_beta(beta)
+        return self.path.at(1 - beta)
