@@ -1,0 +1,184 @@
+"""Conformance of a kernel: it leaves the density invariant, in both worlds, at the cost that it declares."""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .._types import PRNGKey, Rows
+from ..annealing import Population, State
+from ..arrays import stream_of, to_host
+from ..cost import Cost
+from ..densities import Density
+from ..evaluation import HostEvaluator, Layout, Particles, TracedEvaluator
+from ..families import MultivariateNormal
+from ..kernels import AbstractKernel
+from ..kernels.base import Cloud
+from ..paths import GeometricPath
+
+_BETA = 0.5
+_MEAN, _VARIANCE = np.array([1.0, -0.5]), np.array([0.5, 2.0])
+_RARE = 1e-6
+"""Probability with which a right kernel fails a statistical check."""
+
+
+def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num_particles: int = 4000) -> None:
+    """Check a kernel; raise one AssertionError with all that it breaks.
+
+    Exact draws at beta = 1/2 of a path between normal distributions must still be draws from there after a move, with
+    parameters fitted to other draws; so must draws beyond a hard bound. The particles must carry the features of where
+    they are. `template` must have the structure of what `fit` returns, the numbers must not depend on the size of
+    chunks, a transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
+    """
+    case = _Case.of(kernel, jax.random.key(0) if key is None else key, num_particles)
+    broken = [message for rule in _RULES for message in rule(case)]
+    assert not broken, f"{type(kernel).__name__} breaks the contract of a kernel:\n- " + "\n- ".join(broken)
+
+
+class _Counting(HostEvaluator):
+    """Counts the evaluations that are asked for."""
+
+    cost = Cost()  # set anew by the rule that counts
+
+    def _ends(self, ends: Any, positions: Rows, *, with_slopes: bool) -> Any:
+        num = positions.shape[0]
+        self.cost += Cost.gradients(num) if with_slopes else Cost.values(num)
+        return super()._ends(ends, positions, with_slopes=with_slopes)
+
+
+def _log_target(x: Any) -> Any:
+    return -0.5 * jnp.sum((x - _MEAN) ** 2 / _VARIANCE)
+
+
+def _log_bounded(x: Any) -> Any:
+    return jnp.where(x[0] > _MEAN[0], _log_target(x), -jnp.inf)
+
+
+def _path(log_target: Any) -> GeometricPath:
+    return GeometricPath(MultivariateNormal(jnp.zeros(2), jnp.eye(2)), Density(log_target))
+
+
+class _Case(NamedTuple):
+    """A kernel with parameters, and exact draws from the density at beta = 1/2."""
+
+    kernel: AbstractKernel[Any]
+    evaluator: _Counting
+    params: Any
+    draws: Rows
+    stream: Any
+
+    @staticmethod
+    def of(kernel: AbstractKernel[Any], key: PRNGKey, num: int) -> "_Case":
+        stream = stream_of(key, host=True)
+        evaluator = _Counting(_path(_log_target), Layout.of(np.zeros(2)), kernel.with_slopes)
+        others, draws = (_draw(stream.fold(i), num) for i in (0, 1))
+        particles = evaluator.particles(others, with_slopes=kernel.with_slopes)
+        params = kernel.fit(Cloud(evaluator, _BETA, particles, np.zeros(num)), stream.fold(2), None)
+        return _Case(kernel, evaluator, params, draws, stream.fold(3))
+
+    @property
+    def grouped(self) -> Any:
+        return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.params)
+
+    def moved(self, chunk_size: int | None = None, evaluator: Any = None, draws: Rows | None = None) -> State:
+        """The draws after a move."""
+        evaluator, draws = evaluator or self.evaluator, self.draws if draws is None else draws
+        population = Population(chunk_size=chunk_size)
+        state = population.start(evaluator, self.kernel, draws, self.stream)
+        state = state._replace(beta=np.asarray(_BETA))
+        return population.move(evaluator, self.kernel, state, self.stream, self.grouped)[0]
+
+
+def _draw(stream: Any, num: int) -> Rows:
+    """Exact draws at beta = 1/2, where precisions and precisions times means are halfway."""
+    precision = 0.5 + 0.5 / _VARIANCE
+    return 0.5 * _MEAN / _VARIANCE / precision + stream.normal((num, 2)) / precision**0.5
+
+
+def _is_invariant(case: _Case) -> Iterator[str]:
+    from scipy.special import chdtr, ndtr
+    from scipy.stats import kstest
+
+    precision = 0.5 + 0.5 / _VARIANCE
+    white = (case.moved().particles.position - 0.5 * _MEAN / _VARIANCE / precision) * precision**0.5
+    values = {
+        "distance from the center": chdtr(2, np.sum(white**2, axis=1)),
+        "first coordinate": ndtr(white[:, 0]),
+        "second coordinate": ndtr(white[:, 1]),
+    }
+    for name, uniform in values.items():
+        if kstest(uniform, "uniform").pvalue < _RARE:
+            yield f"exact draws are no longer exact after a move: the law of their {name} has changed"
+
+
+def _moves(case: _Case) -> Iterator[str]:
+    state = case.moved()
+    if np.array_equal(state.particles.position, case.draws):
+        yield "no particle has moved"
+    fresh = case.evaluator.particles(state.particles.position, with_slopes=case.kernel.with_slopes)
+    pairs = zip(jax.tree.leaves(fresh), jax.tree.leaves(state.particles), strict=True)
+    if not all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in pairs):
+        yield "particles must carry the features and slopes of where they are after a move"
+
+
+def _keeps_bounds(case: _Case) -> Iterator[str]:
+    evaluator = HostEvaluator(_path(_log_bounded), case.evaluator.layout, case.kernel.with_slopes)
+    inside = case.draws[case.draws[:, 0] > _MEAN[0]]
+    log_target = case.moved(evaluator=evaluator, draws=inside).particles.features.log_target
+    if (np.asarray(log_target) == -np.inf).any():
+        yield "a particle has moved to where the density is zero"
+
+
+def _template_fits(case: _Case) -> Iterator[str]:
+    template, params = (
+        jax.tree.map(lambda leaf: np.shape(leaf), tree) for tree in (case.kernel.template(2, np.float64), case.params)
+    )
+    if template != params:
+        yield f"`template` must have the structure and shapes of what `fit` returns, got {template} and {params}"
+
+
+def _chunks_do_not_matter(case: _Case) -> Iterator[str]:
+    if not np.allclose(case.moved().particles.position, case.moved(chunk_size=100).particles.position):
+        yield "numbers depend on the size of chunks: draw random numbers from `rows`, row by row"
+
+
+def _same_when_compiled(case: _Case) -> Iterator[str]:
+    kernel, few = case.kernel, case.draws[:64]
+    numbers = kernel.randomness(case.stream.rows(64), few, 1)
+    numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
+
+    def transition(evaluator: Any, position: Any, numbers: Any, params: Any) -> Particles:
+        particles = evaluator.particles(position, with_slopes=kernel.with_slopes)
+        return kernel.transition(evaluator, _BETA, particles, numbers, params)[0]
+
+    traced = TracedEvaluator(case.evaluator.path, case.evaluator.layout)
+    compiled = to_host(jax.jit(transition)(traced, few, numbers, case.grouped))
+    host = transition(case.evaluator, few, numbers, case.grouped)
+    if not np.allclose(compiled.position, host.position, rtol=1e-3, atol=1e-3):
+        yield "a compiled transition differs from one on the host with the same random numbers"
+
+
+def _costs_what_it_says(case: _Case) -> Iterator[str]:
+    num, kernel = case.draws.shape[0], case.kernel
+    case.evaluator.cost = Cost()
+    case.moved()
+    counted = case.evaluator.cost
+    expected = kernel.start_cost(num) + kernel.fit_cost(num, again=False) + num * kernel.num_steps * kernel.cost
+    # Gradients that a kernel takes by itself are not seen here.
+    seen = dataclasses.replace(expected, base_gradient=0, target_gradient=0)
+    if counted != (expected if kernel.with_slopes else seen):
+        yield f"a move of {num} particles should cost {expected} by `cost` and `fit_cost`, and costs {counted}"
+
+
+_RULES = (
+    _is_invariant,
+    _moves,
+    _keeps_bounds,
+    _template_fits,
+    _chunks_do_not_matter,
+    _same_when_compiled,
+    _costs_what_it_says,
+)
