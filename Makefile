@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint format docs benchmark clean
+.PHONY: demo test lint types format docs benchmark clean
 
 demo: $(VENV)/.dev
 	$(BIN)/qpaths demo
@@ -17,6 +17,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# What a user's type checkers say of the public names; `make lint` runs mypy only, because pyright fetches Node.
+types: $(VENV)/.dev
+	$(INSTALL) 'pyright[nodejs]'
+	$(BIN)/mypy tests/typing
+	$(BIN)/pyright
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .

@@ -7,13 +7,21 @@ import numpy as np
 from jax import Array
 from jaxtyping import ArrayLike, Bool, Float, Int, Key, Real
 
-if TYPE_CHECKING:  # the two share what the engine needs of them, which a union cannot say
+if TYPE_CHECKING:  # NumPy arrays share what the engine needs of JAX arrays, which a union cannot say
     AnyArray: TypeAlias = Any
 else:
     AnyArray: TypeAlias = Array | np.ndarray | np.generic
     """An array of JAX, traced or not, or of NumPy: the engine works on both."""
 
-Point: TypeAlias = Any
+if TYPE_CHECKING:
+    ResultArray: TypeAlias = Array | np.ndarray
+else:
+    ResultArray: TypeAlias = AnyArray
+    """An array that a user gets: of JAX where the run was compiled, of NumPy otherwise."""
+
+PyTree: TypeAlias = Any
+"""Arrays in any structure that JAX knows: type checkers cannot say which."""
+Point: TypeAlias = PyTree
 """One point of the sample space: an array or any pytree of arrays."""
 
 Scalar: TypeAlias = Float[AnyArray, ""]
@@ -26,12 +34,18 @@ Rows: TypeAlias = Float[AnyArray, "n d"]
 """One row for each particle."""
 PRNGKey: TypeAlias = Key[Array, ""]
 
-if TYPE_CHECKING:  # arithmetic on a union of array types and Python numbers is beyond a type checker
-    ScalarLike: TypeAlias = Any
-    RealLike: TypeAlias = Any
+if TYPE_CHECKING:
+    ScalarLike: TypeAlias = float | Array
+    RealLike: TypeAlias = float | Array | np.ndarray
 else:
     ScalarLike: TypeAlias = Real[ArrayLike, ""]
     RealLike: TypeAlias = Real[ArrayLike, "..."]
 
 LogDensity: TypeAlias = Callable[[Point], Any]
+"""Log density of one point."""
 Sampler: TypeAlias = Callable[[Any], Point]
+"""Draws one point with a key of JAX, or with a generator of NumPy."""
+LogLikelihood: TypeAlias = Callable[..., Any]
+"""Of a point, or of a point and data."""
+Simulator: TypeAlias = Callable[[Any, Point], Any]
+"""Draws data given a point, with a key of JAX or a generator of NumPy."""

@@ -1,7 +1,7 @@
 """Densities: what stands at the two ends of a path, and what a path returns in between."""
 
 from collections.abc import Callable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
+
+Backend: TypeAlias = Literal["jax", "numpy"]
+"""Whether the functions of a density are traced by JAX or called with NumPy arrays."""
 
 
 @runtime_checkable
@@ -39,11 +42,16 @@ class Density(eqx.Module):
     log_prob: LogDensity
     sample: Sampler | None
     gradient: Callable[[Any], Any] | None
-    backend: str = eqx.field(static=True)
+    backend: Backend = eqx.field(static=True)
     batched: bool = eqx.field(static=True)
 
     def __init__(
-        self, log_prob: Any, sample: Any = None, backend: str = "jax", batched: bool = False, gradient: Any = None
+        self,
+        log_prob: LogDensity,
+        sample: Sampler | None = None,
+        backend: Backend = "jax",
+        batched: bool = False,
+        gradient: Callable[[Point], Point] | None = None,
     ):
         if not callable(log_prob):
             raise TypeError(f"`log_prob` must be a function of one point, got {log_prob!r}.")

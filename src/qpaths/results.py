@@ -3,14 +3,14 @@
 import dataclasses
 import enum
 import os
-from typing import Any
+from typing import Any, Required, TypedDict
 
 import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
 from . import storage
-from ._types import AnyArray, Count, Point, PRNGKey, Scalar
+from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
 from .numerics import log_ess
@@ -39,26 +39,55 @@ class Status(enum.IntEnum):
         }[self]
 
 
+class Stats(TypedDict, total=False):
+    """Statistics of a run, one entry per beta after the first. Which there are depends on the algorithm."""
+
+    beta: Required[ResultArray]
+    ess: Required[ResultArray]
+    """Effective sample size before resampling, as a number of particles."""
+    acceptance: Required[ResultArray]
+    step_size: Required[ResultArray]
+    log_evidence: Required[ResultArray]
+    """So far."""
+    log_evidence_lag: ResultArray
+    """Its error as far as particles that lag behind the path explain it (`qpaths.standard_errors.Lag`)."""
+    increment: ResultArray
+    """Mean over the particles of the log increment of their weights."""
+    increment_variance: ResultArray
+    length: ResultArray
+    """Of the step (`qpaths.schedules.step_length`)."""
+    num_ancestors: ResultArray
+    """How many of the first particles have descendants."""
+    derivative_mean: ResultArray
+    """Weighted mean of the path's derivative in beta."""
+    derivative_variance: ResultArray
+    derivative_slope: ResultArray
+    """Slope of the mean in beta."""
+    rejection: ResultArray
+    """Parallel tempering: rejection rate of swaps with the beta before."""
+    barrier: ResultArray
+    """Parallel tempering: sum of the rejection rates so far."""
+    log_evidence_forward: ResultArray
+    log_evidence_reverse: ResultArray
+    """Parallel tempering: stepping stones in the two directions."""
+    log_evidence_integration: ResultArray
+    """Parallel tempering: corrected thermodynamic integration."""
+
+
 class Result(eqx.Module):
     """What a run found.
 
     `log_mean_exp(log_weights) == log_evidence`, and `samples` with weights `exp(log_weights)` represent the target.
-    `stats` has one entry per beta after the first: `beta`, `ess` (before resampling, as a number of particles),
-    `acceptance`, `step_size`, `log_evidence` so far, for AIS and SMC `log_evidence_lag` (its error as far as particles
-    that lag behind the path explain it, `qpaths.estimators.Lag`), mean and variance over the particles of the log
-    increment of their weights (`increment`, `increment_variance`), the `length` of the step
-    (`estimators.step_length`), how many of the first particles have descendants (`num_ancestors`), and the weighted
-    mean and variance of the path's derivative, with the slope of that mean. `features` are the path's features of the
-    states at every beta, where the algorithm keeps them: along the first axis the betas, along the second the order of
-    `samples`.
+    `features` are the path's features of the states at every beta, where the algorithm keeps them: along the first axis
+    the betas, along the second the order of `samples`.
     """
 
-    log_evidence: Scalar
-    log_evidence_se: Scalar
+    log_evidence: Float[ResultArray, ""]
+    log_evidence_se: Float[ResultArray, ""]
     samples: Point
-    log_weights: Float[AnyArray, " n"]
-    betas: Float[AnyArray, " num"]
-    stats: dict[str, AnyArray]
+    log_weights: Float[ResultArray, " n"]
+    betas: Float[ResultArray, " num"]
+    stats: Stats
     status: Count
     num_evaluations: Cost = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
@@ -67,7 +96,7 @@ class Result(eqx.Module):
     """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
 
     @property
-    def ess(self) -> Scalar:
+    def ess(self) -> Float[ResultArray, ""]:
         """Effective sample size of the final weights."""
         return namespace(self.log_weights).exp(log_ess(self.log_weights))
 
@@ -127,15 +156,15 @@ class BoundsResult(eqx.Module):
     `forward` and `reverse` are the two runs; the reverse run estimates minus the log evidence.
     """
 
-    lower: Scalar
-    upper: Scalar
-    lower_se: Scalar
-    upper_se: Scalar
+    lower: Float[ResultArray, ""]
+    upper: Float[ResultArray, ""]
+    lower_se: Float[ResultArray, ""]
+    upper_se: Float[ResultArray, ""]
     forward: Result
     reverse: Result
 
     @property
-    def gap(self) -> Scalar:
+    def gap(self) -> Float[ResultArray, ""]:
         """`upper - lower`, an upper bound in expectation on the divergence of the sampler from the target."""
         return self.upper - self.lower
 

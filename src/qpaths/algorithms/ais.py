@@ -14,7 +14,7 @@ from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
-from ..results import Result
+from ..results import Result, Stats
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from ..standard_errors import importance_log_evidence
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
@@ -78,7 +78,7 @@ class AIS(eqx.Module):
         raise_fault(annealing.evaluator, end.fault, self.betas)
         return frozen(annealing, state, stats)[0]
 
-    def finish(self, annealing: Annealing, state: State, stats: dict[str, Any], *, with_pilot: bool = True) -> Result:
+    def finish(self, annealing: Annealing, state: State, stats: Stats, *, with_pilot: bool = True) -> Result:
         """The result of the steps that were made, all of them unless the run was interrupted.
 
         `with_pilot=False` leaves out the evaluations of the pilot, where another run has counted them.

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._types import PRNGKey
 from ..annealing import Annealing, State, anneal
-from ..annealing.loop import Stats
+from ..annealing.loop import Recorded
 from ..arrays import stack
 from ..evaluation import layout_of
 from ..kernels import FrozenKernel
@@ -97,7 +97,7 @@ def _go_on(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper
     try:
         with display(progress) as show:
 
-            def observe(state: State, rows: list[Stats]) -> None:
+            def observe(state: State, rows: list[Recorded]) -> None:
                 nonlocal latest
                 # One assignment, so that an interrupt finds the run before the stage or after it, nothing between.
                 latest = Run(run.kernel, state, list(rows))
@@ -127,7 +127,7 @@ def _partial(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keep
     return eqx.tree_at(lambda r: r.status, result, np.asarray(int(Status.UNFINISHED)))
 
 
-def _no_stats(annealing: Annealing, state: State) -> Stats:
+def _no_stats(annealing: Annealing, state: State) -> Recorded:
     """The statistics of no stage at all, under their names."""
     _, stats = annealing.step(state, state.beta)
     return jax.tree.map(lambda leaf: np.zeros((0, *np.shape(leaf)), np.result_type(leaf)), stats)

@@ -19,7 +19,7 @@ from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath
-from ..results import Result
+from ..results import Result, Stats
 from ..standard_errors import jackknife_se
 from .checks import check_num, check_parts, raise_fault
 from .tempering import KEPT, Record, Tempering, merge_chains, temper
@@ -101,7 +101,7 @@ class ParallelTempering(eqx.Module):
 
 
 @quiet()
-def summarise(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, dict[str, Any]]:
+def summarise(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, Stats]:
     """Log evidence, its standard error and the statistics of each beta after the first."""
     xp = namespace(betas, record.samples)
     num_pairs, chains = betas.size - 1, record.samples.shape[0]
@@ -114,7 +114,7 @@ def summarise(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any,
         forward.reshape(num_pairs, chains, -1),
         reverse.reshape(num_pairs, chains, -1),
     )
-    stats = {
+    stats: Stats = {
         "beta": betas[1:],
         "ess": xp.exp(log_ess(forward)),
         "acceptance": record.acceptance,

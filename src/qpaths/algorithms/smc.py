@@ -13,7 +13,7 @@ from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..resampling import check_scheme
-from ..results import Result
+from ..results import Result, Stats
 from ..schedules import AbstractSchedule
 from ..standard_errors import dominance, genealogy_se
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
@@ -81,7 +81,7 @@ class SMC(eqx.Module):
         raise_fault(annealing.evaluator, state.fault, [0.0])
         return annealing, state
 
-    def finish(self, annealing: Annealing, state: State, stats: dict[str, Any]) -> Result:
+    def finish(self, annealing: Annealing, state: State, stats: Stats) -> Result:
         """The result of a run that has reached its last beta, or a fault."""
         xp = namespace(stats["beta"], state.beta)
         betas = xp.concatenate([xp.zeros(1, state.beta.dtype), stats["beta"]])

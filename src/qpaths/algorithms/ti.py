@@ -54,10 +54,8 @@ class ThermodynamicIntegration(eqx.Module):
         _raise_infinite(path, starts.mean)
 
         xp = namespace(runs.log_weights)
-        means, slopes = (
-            xp.concatenate([start[:, None], runs.stats[name]], axis=1)
-            for start, name in ((starts.mean, "derivative_mean"), (starts.slope, "derivative_slope"))
-        )
+        pairs = (starts.mean, runs.stats["derivative_mean"]), (starts.slope, runs.stats["derivative_slope"])
+        means, slopes = (xp.concatenate([start[:, None], rest], axis=1) for start, rest in pairs)
         rows = zip(runs.betas, means, slopes, strict=True)
         integrals = xp.stack([xp.cumsum(thermodynamic_integration(*row, rule=self.rule)) for row in rows])
         totals = integrals[:, -1]

@@ -5,7 +5,7 @@ scan; elsewhere it is Python's own, around NumPy arithmetic on the host or, on a
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
@@ -25,7 +25,8 @@ from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length
 from .population import Population, State
 
-Stats = dict[str, Any]
+Recorded: TypeAlias = Any
+"""A dictionary of numbers about a stage, by their names; of a plain run, those of `Stats`."""
 
 
 class Annealing(Module):
@@ -65,7 +66,7 @@ class Annealing(Module):
         )
 
     @quiet()
-    def step(self, state: State, new_beta: ScalarLike) -> tuple[State, Stats]:
+    def step(self, state: State, new_beta: ScalarLike) -> tuple[State, Recorded]:
         """From the state's beta to the next: weights, parameters of the kernel, resampling, moves."""
         evaluator, kernel, population = self.evaluator, self.kernel, self.population
         xp = evaluator.xp
@@ -158,7 +159,7 @@ _compiled_start = jax.jit(_started, static_argnums=3)
 
 
 @jax.jit
-def _compiled_step(annealing: Annealing, state: State, new_beta: Any) -> tuple[State, Stats]:
+def _compiled_step(annealing: Annealing, state: State, new_beta: Any) -> tuple[State, Recorded]:
     return annealing.step(state, new_beta)
 
 
@@ -172,15 +173,15 @@ def find_next(annealing: Annealing, state: State) -> Any:
     return annealing.next_beta(state) if annealing.evaluator.xp is np else _compiled_next_beta(annealing, state)
 
 
-Record = Callable[[State, Stats], Stats]
+Record = Callable[[State, Recorded], Recorded]
 """Makes of the state and the statistics after a stage what the loop keeps of it; traced where the run is."""
 NextBeta = Callable[[State], Any]
 """Takes the place of the schedule."""
-Observe = Callable[[State, list[Stats]], None]
+Observe = Callable[[State, list[Recorded]], None]
 """Is called after each stage of a run outside any transformation."""
 
 
-def keep_stats(state: State, stats: Stats) -> Stats:
+def keep_stats(state: State, stats: Recorded) -> Recorded:
     """The recorder of a plain run."""
     return stats
 
@@ -192,8 +193,8 @@ def anneal(
     record: Record = keep_stats,
     choose: NextBeta | None = None,
     observe: Observe | None = None,
-    rows: list[Stats] | None = None,
-) -> tuple[State, Stats]:
+    rows: list[Recorded] | None = None,
+) -> tuple[State, Recorded]:
     """All steps to beta = 1; the last state, and what was recorded after each step, stacked.
 
     `choose`, `observe` and the `rows` of stages that were made before are for runs outside any transformation.
@@ -212,21 +213,21 @@ def anneal(
     return state, stack(rows)
 
 
-def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State, Stats]:
+def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State, Recorded]:
     if annealing.betas is None:
         raise ValueError(
             "an adaptive schedule cannot run under `jax.jit` or `jax.vmap`, because its length is not known: "
             "run it once outside and take `FixedSchedule(result.betas)`."
         )
 
-    def step(state: State, _: None) -> tuple[State, Stats]:
+    def step(state: State, _: None) -> tuple[State, Recorded]:
         state, stats = annealing.step(state, annealing.next_beta(state))
         return state, record(state, stats)
 
     return jax.lax.scan(step, state, None, length=annealing.num_stages)
 
 
-def pilot_params(state: State, stats: Stats) -> Stats:
+def pilot_params(state: State, stats: Recorded) -> Recorded:
     """A recorder that also keeps the kernel's parameters, one set for all particles."""
     return {**stats, "params": one_group(state.params)}
 
@@ -236,7 +237,7 @@ def one_group(params: Any) -> Any:
     return jax.tree.map(lambda leaf: namespace(leaf).mean(leaf, axis=0), params)
 
 
-def frozen(annealing: Annealing, start: State, stats: Stats) -> tuple[FrozenKernel, Stats]:
+def frozen(annealing: Annealing, start: State, stats: Recorded) -> tuple[FrozenKernel, Recorded]:
     """The kernel at what was fitted at each beta of a run that `pilot_params` has recorded; and the other records."""
     stats = dict(stats)
     first, rest = one_group(start.params), stats.pop("params")

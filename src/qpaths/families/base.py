@@ -149,7 +149,7 @@ def power_mean_member(base: Any, target: Any, beta: ScalarLike, delta: ScalarLik
     if not (isinstance(base, AbstractFamily) and is_concrete((delta, base.delta)) and is_same_family(base, target)):
         return None
     tolerance = 4 * float(jnp.finfo(jnp.result_type(float)).eps)
-    if base.delta > 0 or abs(delta - base.delta) > tolerance:
+    if base.delta > 0 or abs(float(delta) - float(base.delta)) > tolerance:
         return None
     theta, theta_target = base.natural, target.natural
     offset = mix(base.free_energy(theta), target.free_energy(theta_target), beta)

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..densities import Density, DensityLike, as_density, as_pytree, check_backend, evaluate
+from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
 from ..paths import AbstractPath, GeometricPath
 
 
 def model_path(
-    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: str
+    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: Backend
 ) -> tuple[AbstractPath[Any], Any]:
     """The geometric path of the model, and its likelihood as a function of a point and data."""
     check_backend(backend)

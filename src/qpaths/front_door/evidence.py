@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._types import PRNGKey
+from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
 from ..algorithms.checks import CollapsedError, check_parts
 from ..algorithms.progress import Show, display
 from ..cost import Cost
-from ..densities import is_numpy
+from ..densities import Backend, DensityLike, is_numpy
 from ..evaluation import Layout, evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
@@ -31,16 +31,16 @@ _BLIND_STEPS = 10
 
 
 def evidence(
-    base: Any = None,
-    target: Any = None,
+    base: DensityLike | LogDensity | None = None,
+    target: DensityLike | LogDensity | None = None,
     *,
     key: PRNGKey,
-    log_prior: Any = None,
-    log_likelihood: Any = None,
-    sample_prior: Any = None,
-    data: Any = None,
-    simulate: Any = None,
-    backend: str = "jax",
+    log_prior: LogDensity | None = None,
+    log_likelihood: LogLikelihood | None = None,
+    sample_prior: Sampler | None = None,
+    data: PyTree | None = None,
+    simulate: Simulator | None = None,
+    backend: Backend = "jax",
     budget: int | None = None,
     seconds: float | int | None = None,
     standard_error: float | int | None = None,
@@ -179,7 +179,13 @@ def _nothing_found(layout: Layout, error: Exception) -> Result:
         samples=layout.points(np.zeros((1, layout.dimension))),
         log_weights=np.full(1, -np.inf),
         betas=np.array([0.0, 1.0]),
-        stats=dict.fromkeys(("beta", "ess", "acceptance", "step_size", "log_evidence"), nothing),
+        stats={
+            "beta": nothing,
+            "ess": nothing,
+            "acceptance": nothing,
+            "step_size": nothing,
+            "log_evidence": nothing,
+        },
         status=np.asarray(int(Status.COLLAPSED)),
         num_evaluations=Cost(),
         algorithm="Evidence",

@@ -29,7 +29,8 @@ class Islands(NamedTuple):
     log_evidence_se: Float[np.ndarray, " runs"]
     samples: Point
     log_weights: Float[np.ndarray, "runs n"]
-    stats: dict[str, np.ndarray]
+    stats: Any
+    """As those of a result, with an axis of runs in front."""
 
     def __add__(self, other: Any) -> "Islands":
         return jax.tree.map(lambda a, b: np.concatenate([a, b]), self, other)
@@ -76,7 +77,9 @@ class Islands(NamedTuple):
         log_evidence, standard_error = self.pooled
         standard_error = float(np.hypot(standard_error, extra_error))
         total = {"ess", "num_ancestors"}
-        stats = {name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()}
+        stats: Any = {
+            name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()
+        }
         stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
         return Result(
             log_evidence=np.asarray(log_evidence),

@@ -236,5 +236,5 @@ class MALA(_LeapfrogKernel):  # type: ignore[misc]
         return 1
 
     @property  # type: ignore[misc]
-    def jitter(self) -> float:
+    def jitter(self) -> float:  # type: ignore[override]
         return 0.0

@@ -13,8 +13,8 @@ from ..arrays import logsumexp, namespace, quiet
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:
     """Log of the mean of `exp(log_values)` along `axis`; `-inf` where every entry is `-inf`."""
-    log_values = namespace(log_values).asarray(log_values)
-    return logsumexp(log_values, axis=axis) - math.log(log_values.shape[axis])
+    values = namespace(log_values).asarray(log_values)
+    return logsumexp(values, axis=axis) - math.log(values.shape[axis])
 
 
 def log_ess(log_weights: RealLike, axis: int = -1) -> FloatArray:

@@ -81,7 +81,7 @@ def power_mean_pair_shares(
 ) -> tuple[FloatArray, FloatArray]:
     """Derivatives of `log_power_mean_pair` in `log_base` and `log_target`: the shares `(1 - a, a)` of the endpoints."""
     beta, log_base, log_target, delta, shift = promote(beta, log_base, log_target, delta, shift)
-    if namespace(log_base) is np and not delta.any() and not shift.any():
+    if namespace(log_base) is np and not np.any(delta) and not np.any(shift):
         return 1 - beta + np.zeros_like(log_base), beta + np.zeros_like(log_base)
     log_odds = _log_odds(_mixing_weights(beta, shift), _exponents(log_base, log_target, delta)[1])
     return sigmoid(-log_odds), sigmoid(log_odds)

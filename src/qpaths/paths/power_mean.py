@@ -1,16 +1,15 @@
 """The q-path: power means of the endpoints, and its member q = 0, the mixture."""
 
 import abc
-from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
 from .._checks import check_not_nan, is_concrete
-from .._types import FloatArray, RealLike, ScalarLike
+from .._types import FloatArray, LogDensity, RealLike, ScalarLike
 from ..arrays import namespace
-from ..densities import DensityLike, endpoint
+from ..densities import DensityLike, as_density, endpoint
 from ..families.base import power_mean_member
 from ..numerics import (
     log_power_mean_pair,
@@ -69,8 +68,8 @@ class QPath(AbstractPowerMeanPath):
 
     def __init__(
         self,
-        base: Any,
-        target: Any,
+        base: DensityLike | LogDensity,
+        target: DensityLike | LogDensity,
         *,
         q: ScalarLike | None = None,
         delta: ScalarLike | None = None,
@@ -88,13 +87,19 @@ class QPath(AbstractPowerMeanPath):
             raise ValueError(
                 f"`log_scale` must be 0 when q is infinite, got {log_scale}: a minimum or maximum has no weights."
             )
-        self.base = base
-        self.target = target
+        self.base = as_density(base, "base")
+        self.target = as_density(target, "target")
         self.delta = delta
         self.log_scale = log_scale
 
     @staticmethod
-    def from_alpha(base: Any, target: Any, alpha: ScalarLike, *, log_scale: ScalarLike = 0.0) -> "QPath":
+    def from_alpha(
+        base: DensityLike | LogDensity,
+        target: DensityLike | LogDensity,
+        alpha: ScalarLike,
+        *,
+        log_scale: ScalarLike = 0.0,
+    ) -> "QPath":
         """The path of Amari's alpha-integration, `alpha = 2q - 1`: the argmin of the mixed alpha-divergences."""
         check_not_nan("alpha", alpha)
         return QPath(base, target, delta=(1 - alpha) / 2, log_scale=log_scale)
