@@ -27,7 +27,7 @@ LAYERS = [
     ["annealing.population"],
     ["annealing.loop"],
     ["annealing"],
-    ["algorithms.checks"],
+    ["algorithms.checks", "algorithms.base"],
     ["algorithms.ais", "algorithms.smc", "algorithms.tempering", "algorithms.tvo"],
     ["algorithms.pt"],
     ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.progress"],

@@ -2,6 +2,7 @@
 
 from .ais import AIS as AIS
 from .ais import lower_bound as lower_bound
+from .base import AbstractAnnealer as AbstractAnnealer
 from .bdmc import BDMC as BDMC
 from .driver import drive as drive
 from .pt import ParallelTempering as ParallelTempering

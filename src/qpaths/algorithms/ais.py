@@ -17,12 +17,27 @@ from ..paths import AbstractPath
 from ..results import Result, Stats
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from ..standard_errors import importance_log_evidence
+from .base import AbstractAnnealer
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 
 
-class AIS(eqx.Module):
+def check_chains(
+    num_chains: int, schedule: AbstractSchedule, kernel: AbstractKernel[Any], chunk_size: int | None
+) -> None:
+    """Raise where independent chains cannot run with these settings."""
+    check_num("num_chains", num_chains)
+    check_parts(kernel, schedule)
+    check_chunk_size(chunk_size)
+    if not isinstance(schedule, AbstractFixedSchedule):
+        raise ValueError(
+            f"`schedule` must be fixed for AIS, got {type(schedule).__name__}: run SMC with it and take "
+            f"`FixedSchedule(result.betas)`."
+        )
+
+
+class AIS(AbstractAnnealer):
     """Annealed importance sampling (Neal, 2001): independent chains, each with an unbiased weight.
 
     The parameters of the kernel (covariance, step size) are fitted at each beta to a pilot population with keys of its
@@ -36,21 +51,9 @@ class AIS(eqx.Module):
     chunk_size: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        check_num("num_chains", self.num_chains)
-        check_parts(self.kernel, self.schedule)
-        check_chunk_size(self.chunk_size)
-        if not isinstance(self.schedule, AbstractFixedSchedule):
-            raise ValueError(
-                f"`schedule` must be fixed for AIS, got {type(self.schedule).__name__}: run SMC with it and take "
-                f"`FixedSchedule(result.betas)`."
-            )
+        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """Anneal `num_chains` independent chains from the base to the target."""
-        annealing, *start = self.begin(path, key=key)
-        return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population
-
-    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Annealing, State]:
+    def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The frozen settings of the run and its population at beta = 0."""
         pilot, start, run = stream_for(key, path, self).split(3)
         annealing, state = self.begin_at(path, None, self.fitted(path, pilot), start, run)
@@ -97,6 +100,9 @@ class AIS(eqx.Module):
             num_evaluations=self.count(num_steps, with_pilot),
             algorithm="AIS",
         )
+
+    def pilot_arrays(self, annealing: Annealing) -> dict[str, Any] | None:
+        return annealing.kernel.arrays if self.kernel.needs_fit else None  # type: ignore[attr-defined]
 
     @property
     def _pilot(self) -> Population:

@@ -15,7 +15,7 @@ from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
 from ..results import BoundsResult, Result, Status
 from ..schedules import AbstractSchedule, FixedSchedule
-from .ais import AIS, lower_bound
+from .ais import AIS, check_chains, lower_bound
 
 _REVERSE = 1000
 """Folded into the key of the reverse chains; the forward ones have the key itself, as an AIS would."""
@@ -34,7 +34,7 @@ class BDMC(eqx.Module):
     chunk_size: int | None = eqx.field(static=True, default=None)
 
     def __check_init__(self) -> None:
-        self.forward  # noqa: B018  (its checks are ours)
+        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
     @property
     def forward(self) -> AIS:

@@ -37,7 +37,9 @@ def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[s
     What a plain function closes over cannot be seen here; `check_densities` sees it by its values.
     """
     fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
-    fields.pop("chunk_size")  # the numbers do not depend on it, and a run that ran out of memory needs a smaller one
+    fields.pop(
+        "chunk_size", None
+    )  # the numbers do not depend on it, and a run that ran out of memory needs a smaller one
     return describe_all({"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key})
 
 

@@ -18,14 +18,13 @@ from ..evaluation import layout_of
 from ..kernels import FrozenKernel
 from ..paths import AbstractPath
 from ..results import Result, Status
-from .ais import AIS
+from .base import AbstractAnnealer
 from .checkpoint import Run, check_densities, check_folder, read_checkpoint, settings_of, write_checkpoint
 from .progress import Clock, Show, display, line_of, stages_left
-from .smc import SMC
 
 
 def drive(
-    algorithm: AIS | SMC,
+    algorithm: AbstractAnnealer,
     path: AbstractPath[Any],
     *,
     key: PRNGKey,
@@ -39,8 +38,10 @@ def drive(
     there is, with `status` UNFINISHED and samples at the last beta that was reached. `progress` shows each stage on
     standard error.
     """
-    if not isinstance(algorithm, AIS | SMC):
-        raise TypeError(f"`drive` steps AIS and SMC, got {type(algorithm).__name__}: call its `run`.")
+    if not isinstance(algorithm, AbstractAnnealer):
+        raise TypeError(
+            f"`drive` steps algorithms such as AIS and SMC, got {type(algorithm).__name__}: call its `run`."
+        )
     keeper = _Keeper(checkpoint, {} if checkpoint is None else settings_of(algorithm, path, key))
     if checkpoint is not None and Path(checkpoint).exists():
         stored = read_checkpoint(checkpoint, keeper.settings)
@@ -51,7 +52,7 @@ def drive(
     if checkpoint is not None:
         check_folder(checkpoint)
     annealing, state = algorithm.begin(path, key=key)
-    run = Run(_pilot_of(algorithm, annealing), state, [])
+    run = Run(algorithm.pilot_arrays(annealing), state, [])
     keeper.keep(run)
     return _go_on(algorithm, annealing, run, keeper, progress)
 
@@ -74,23 +75,17 @@ class _Keeper:
         return f"call `drive` again with the same arguments to go on from {os.fspath(self.checkpoint)}"
 
 
-def _pilot_of(algorithm: AIS | SMC, annealing: Annealing) -> dict[str, Any] | None:
-    """What a pilot has fitted, which need not run again."""
-    if isinstance(algorithm, AIS) and algorithm.kernel.needs_fit:
-        return annealing.kernel.arrays  # type: ignore[attr-defined]
-    return None
-
-
 def _begin_again(
-    algorithm: AIS | SMC, path: AbstractPath[Any], key: PRNGKey, arrays: dict[str, Any] | None
+    algorithm: AbstractAnnealer, path: AbstractPath[Any], key: PRNGKey, arrays: dict[str, Any] | None
 ) -> tuple[Annealing, State]:
     if arrays is None:
         return algorithm.begin(path, key=key)
-    kernel = FrozenKernel.from_arrays(algorithm.kernel, arrays, layout_of(path).dimension)
-    return dataclasses.replace(algorithm, kernel=kernel).begin(path, key=key)
+    with_pilot: Any = algorithm
+    kernel = FrozenKernel.from_arrays(with_pilot.kernel, arrays, layout_of(path).dimension)
+    return dataclasses.replace(with_pilot, kernel=kernel).begin(path, key=key)
 
 
-def _go_on(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper, progress: bool) -> Result:
+def _go_on(algorithm: AbstractAnnealer, annealing: Annealing, run: Run, keeper: _Keeper, progress: bool) -> Result:
     clock = Clock()
     latest = run
     num_per_stage = _num_evaluations(algorithm, 2) - _num_evaluations(algorithm, 1)
@@ -113,13 +108,13 @@ def _go_on(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper
     return algorithm.finish(annealing, state, stats)
 
 
-def _num_evaluations(algorithm: AIS | SMC, num_stages: int) -> int:
+def _num_evaluations(algorithm: AbstractAnnealer, num_stages: int) -> int:
     """Evaluations of the target after some stages."""
     count = algorithm.count(num_stages)
     return count.target + count.target_gradient
 
 
-def _partial(algorithm: AIS | SMC, annealing: Annealing, run: Run, keeper: _Keeper) -> Result:
+def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: Run, keeper: _Keeper) -> Result:
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
     print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
     stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)

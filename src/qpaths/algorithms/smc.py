@@ -6,7 +6,7 @@ import equinox as eqx
 
 from .._checks import is_concrete
 from .._types import Scalar, ScalarLike
-from ..annealing import Annealing, Population, State, anneal, begin
+from ..annealing import Annealing, Population, State, begin
 from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
 from ..evaluation import stream_for
@@ -16,10 +16,11 @@ from ..resampling import check_scheme
 from ..results import Result, Stats
 from ..schedules import AbstractSchedule
 from ..standard_errors import dominance, genealogy_se
+from .base import AbstractAnnealer
 from .checks import check_chunk_size, check_num, check_parts, raise_fault
 
 
-class SMC(eqx.Module):
+class SMC(AbstractAnnealer):
     """Sequential Monte Carlo (Del Moral, Doucet and Jasra, 2006): a population that is reweighted, resampled and moved.
 
     `resampling` is one of systematic, stratified, multinomial and residual; it happens where the effective sample size
@@ -63,16 +64,11 @@ class SMC(eqx.Module):
                     f"`threshold` must be 1 for a waste-free run, got {self.threshold}: it always resamples."
                 )
 
-    def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """Anneal a population of `num_particles` from the base to the target."""
-        annealing, *start = self.begin(path, key=key)
-        return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population
-
     @property
     def population(self) -> Population:
         return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit)
 
-    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Annealing, State]:
+    def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
         _, start, run = stream_for(key, path, self).split(3)  # as AIS, so that SMC that never resamples is AIS
         annealing, state = begin(

@@ -18,32 +18,34 @@ from ..paths import AbstractPath
 from ..results import Result, Status
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from ..standard_errors import few_replicas
-from .ais import AIS
+from .base import AbstractAnnealer
 from .checks import check_num, raise_fault
 from .pt import ParallelTempering, moments_of
-from .smc import SMC
 from .tempering import temper
 
 
 class ThermodynamicIntegration(eqx.Module):
     """Thermodynamic integration, or path sampling (Gelman and Meng, 1998): log Z is the integral of E[d/dbeta log pi].
 
-    `sampler`, an `SMC`, `AIS` or `ParallelTempering`, gives the means at its betas; exact draws from the base give the
-    one at beta = 0. `rule` is that of `thermodynamic_integration`. The whole is repeated `num_replicates` times with
-    keys of their own: the log evidence is the mean, its standard error comes from the spread, and `betas` and `stats`
-    are averages (`ess` the sum). An adaptive schedule is found in one run before and then frozen. The error of the
-    rule itself, which falls with the number of betas, is not part of the standard error.
+    `sampler`, an annealer such as `SMC` or `AIS`, or `ParallelTempering`, gives the means at its betas; exact draws
+    from the base give the one at beta = 0. `rule` is that of `thermodynamic_integration`. The whole is repeated
+    `num_replicates` times with keys of their own: the log evidence is the mean, its standard error comes from the
+    spread, and `betas` and `stats` are averages (`ess` the sum). An adaptive schedule is found in one run before
+    and then frozen. The error of the rule itself, which falls with the number of betas, is not part of the standard
+    error.
     """
 
-    sampler: SMC | AIS | ParallelTempering
+    sampler: AbstractAnnealer | ParallelTempering
     rule: str = eqx.field(static=True, default="corrected")
     num_replicates: int = eqx.field(static=True, default=8)
 
     def __check_init__(self) -> None:
         check_num("num_replicates", self.num_replicates)
         check_rule(self.rule)
-        if not isinstance(self.sampler, SMC | AIS | ParallelTempering):
-            raise ValueError(f"`sampler` must be an SMC, AIS or ParallelTempering, got {type(self.sampler).__name__}.")
+        if not isinstance(self.sampler, AbstractAnnealer | ParallelTempering):
+            raise ValueError(
+                f"`sampler` must be an annealer (SMC, AIS) or ParallelTempering, got {type(self.sampler).__name__}."
+            )
 
     def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Run the sampler `num_replicates` times and integrate; the samples are those of all runs."""
@@ -78,7 +80,7 @@ class ThermodynamicIntegration(eqx.Module):
 
 def _frozen(sampler: Any, path: AbstractPath[Any], key: RandomKey) -> tuple[Any, Cost]:
     """The sampler with a fixed schedule, and what it cost to find it: replicates then share their betas."""
-    if not (isinstance(sampler, SMC) and isinstance(sampler.schedule, AdaptiveSchedule)):
+    if not isinstance(getattr(sampler, "schedule", None), AdaptiveSchedule):
         return sampler, Cost()
     pilot = sampler.run(path, key=key)
     frozen = eqx.tree_at(lambda s: s.schedule, sampler, FixedSchedule(pilot.betas))

@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 
 from .._types import AnyArray, Point, RealLike, Scalar
 from ..algorithms import BDMC
+from ..algorithms.ais import check_chains
 from ..arrays import RandomKey, namespace
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import HMC
@@ -81,7 +82,7 @@ class ReleasedProtocol(eqx.Module):
     num_leapfrog: int = eqx.field(static=True, default=10)
 
     def __check_init__(self) -> None:
-        self.both_ways  # noqa: B018  (its checks are ours)
+        check_chains(self.num_chains, self.schedule, AdaptingHMC(self.num_leapfrog), None)
 
     @property
     def both_ways(self) -> BDMC:
