@@ -5,15 +5,7 @@ import numpy as np
 from scipy.integrate import trapezoid
 
 import qpaths as qp
-from qpaths.plotting import (
-    path_densities,
-    plot_escort_and_q_paths,
-    plot_moment_and_mixture,
-    plot_orders,
-    plot_paths,
-    plot_ridges,
-    plot_student_orders,
-)
+from qpaths.plotting import path_densities, plot_paths, plot_ridges
 
 mpl.use("Agg")
 
@@ -53,17 +45,3 @@ def test_ridges_rise_with_beta():
     assert bottoms == sorted(bottoms, reverse=True)  # the front ridge, the base, is drawn last
     assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1"]
     mpl.pyplot.close(ax.figure)
-
-
-def test_one_function_per_picture():
-    figures = [
-        plot_orders(BASE, TARGET, (0.0, 1.0), GRID, BETAS),
-        plot_moment_and_mixture(BASE, TARGET, GRID, BETAS),
-        plot_student_orders(1.0, (-4.0, 4.0), (1.0, 2.0), (1.0, 2.0), GRID, BETAS),
-        plot_escort_and_q_paths((-4.0, 4.0), (1.0, 2.0), (1.5, 2.0), GRID, BETAS),
-    ]
-    assert [[len(ax.lines) for ax in figure.axes if ax.lines] for figure in figures] == [[5] * 2] * 3 + [[5] * 4]
-    titles = [ax.get_title() for ax in figures[2].axes]
-    assert titles[:2] == ["$q = 1$", "$q = 2$ (in the family)"]
-    for figure in figures:
-        mpl.pyplot.close(figure)

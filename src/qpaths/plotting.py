@@ -146,47 +146,6 @@ def plot_ridges(
     return ax
 
 
-def plot_orders(base: Any, target: Any, orders: Any, grid: Any, betas: Any) -> Figure:
-    """The q-path between two densities for several q, side by side (paper, fig. q_path and student_path)."""
-    return plot_paths({f"$q = {q:g}$": QPath(base, target, q=q) for q in orders}, grid, betas)
-
-
-def plot_moment_and_mixture(base: Any, target: Any, grid: Any, betas: Any) -> Figure:
-    """Moment averaging beside the mixture: one objective, minimised over two sets (paper, fig. moments_vs_mixture)."""
-    paths: dict[str, AbstractPath[Any]] = {
-        "moment averaging": MomentPath(base, target),
-        "mixture ($q = 0$)": ArithmeticPath(base, target),
-    }
-    return plot_paths(paths, grid, betas)
-
-
-def plot_student_orders(df: Any, locs: Any, scales: Any, orders: Any, grid: Any, betas: Any) -> Figure:
-    """q-paths between two Student-t densities; the order that stays in the family is marked."""
-    base, target = (StudentT(df, loc, scale) for loc, scale in zip(locs, scales, strict=True))
-    paths = {}
-    for q in orders:
-        inside = abs(q - float(base.q)) < 1e-6
-        paths[f"$q = {q:g}$" + (" (in the family)" if inside else "")] = QPath(base, target, q=q)
-    return plot_paths(paths, grid, betas, title=rf"Student-t, $\nu = {float(df):g}$", heavy_tails=True)
-
-
-def plot_escort_and_q_paths(locs: Any, scales: Any, orders: Any, grid: Any, betas: Any) -> Figure:
-    """For several q: above the q-path between Student-t densities of that order, below the escort moment path."""
-    figure, axes = plt.subplots(
-        2, len(orders), figsize=(3.0 * len(orders) + 0.8, 4.8), sharex=True, sharey="col", layout="constrained"
-    )
-    for column, q in zip(np.asarray(axes).reshape(2, -1).T, orders, strict=True):
-        df = df_from_q(q)
-        base, target = (StudentT(df, loc, scale) for loc, scale in zip(locs, scales, strict=True))
-        title = rf"$q = {q:g}$, $\nu = {df:.3g}$"
-        plot_path(QPath(base, target, q=q), grid, betas, ax=column[0], title=title, heavy_tails=True)
-        plot_path(EscortMomentPath(base, target), grid, betas, ax=column[1], heavy_tails=True)
-    for ax, name in zip(np.asarray(axes).reshape(2, -1)[:, 0], ("q-path", "escort moments"), strict=True):
-        ax.set_ylabel(name)
-    _beta_bar(figure, axes, COLORMAP)
-    return figure
-
-
 def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: int = 25) -> None:
     """The bar that reads the colours."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
