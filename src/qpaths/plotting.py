@@ -12,10 +12,8 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from scipy.integrate import trapezoid
 
-from .families import StudentT
 from .families.nodes import Nodes
-from .families.q_family import df_from_q
-from .paths import AbstractPath, ArithmeticPath, EscortMomentPath, MomentPath, QPath
+from .paths import AbstractPath
 
 COLORMAP = "viridis"
 
