@@ -7,7 +7,8 @@ import sqlite3
 
 import pytest
 
-from qpaths.experiments.base import Experiment, Run, UserError
+from qpaths.experiments.errors import UserError
+from qpaths.experiments.experiment import Experiment, Run
 from qpaths.experiments.store import FILE, Store
 from qpaths.experiments.sweep import sweep
 

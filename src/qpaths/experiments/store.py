@@ -9,7 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .base import Experiment, Row, Run, Settings, UserError, canonical
+from .errors import UserError
+from .experiment import Experiment, Row, Run, Settings, canonical
+from .settings import under_present_names
 
 FILE = "runs.sqlite"
 SCHEMA = 1
@@ -238,7 +240,7 @@ def _check_same(folder: Path, meta: dict[str, Any], experiment: Experiment, sett
             f"{folder} holds runs of version {meta['version']} of {experiment.name}, and this is version "
             f"{experiment.version}: {advice}"
         )
-    old = meta["settings"]
+    old = under_present_names(meta["settings"], experiment.settings)
     different = [name for name in {**old, **settings} if old.get(name) != settings.get(name)]
     if different:
         shown = ", ".join(f"{name} = {old.get(name)} there, {settings.get(name)} here" for name in different)

@@ -13,12 +13,14 @@ from typing import Any
 
 import jax
 
-from .base import Experiment, Run, Settings, UserError, find
 from .environment import describe
+from .errors import UserError
+from .experiment import Experiment, Run, Settings
+from .registry import find
 from .store import Store
 
 Progress = Callable[[int, int, Run | None], None]
-"""Is told how many runs are done, how many there are, and which one was the last."""
+"""Called with the number of runs that are done, the number of all runs, and the last run, None at the start."""
 
 
 def sweep(

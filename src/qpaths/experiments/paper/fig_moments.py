@@ -1,0 +1,70 @@
+"""Figure 5: the moment-averaging path and the mixture, which minimise the same objective over two sets."""
+
+from typing import Any
+
+import numpy as np
+
+from ...families import Normal
+from ...paths import ArithmeticPath, MomentPath
+from ...plotting import plot_panels
+from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..judging import yes_or_no
+from .shared.densities import densities_row, num_modes, row_where
+
+_TITLES = {"moment": "moment averaging", "mixture": "mixture, $q = 0$"}
+
+
+def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    return [Run({"path": path, **settings}, 0) for path in _TITLES]
+
+
+def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    base, target = Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0)
+    path = MomentPath(base, target) if settings["path"] == "moment" else ArithmeticPath(base, target)
+    return densities_row(path, -22.0, 20.0, settings["num_points"], settings["num_betas"])
+
+
+def _pictures(rows: list[Row]) -> list[Picture]:
+    panels = {title: row["densities"] for path, title in _TITLES.items() if (row := row_where(rows, path=path))}
+    figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"], limits=(-13.0, 11.0))
+    return [Picture("densities", "Densities from N(-4, 3), dark, to N(4, 1), light.", figure)]
+
+
+def _moments(row: Row) -> np.ndarray:
+    """Mean and variance of each density, one line per beta."""
+    grid, densities = np.asarray(row["grid"]), np.asarray(row["densities"])
+    weights = densities / densities.sum(axis=1, keepdims=True)
+    mean = weights @ grid
+    return np.stack([mean, weights @ grid**2 - mean**2], axis=1)
+
+
+def _claims(rows: list[Row]) -> list[Claim]:
+    moment, mixture = (row_where(rows, path=path) for path in _TITLES)
+    claims = []
+    if moment and mixture:
+        worst = float(np.max(np.abs(_moments(moment) - _moments(mixture))))
+        statement = "both paths have the same mean and variance at every beta (eq. moments_path)"
+        claims.append(Claim(statement, "by definition", f"largest difference {worst:.1e}", yes_or_no(worst < 1e-3)))
+    for row, wanted, words in ((moment, 1, "one mode"), (mixture, 2, "two modes")):
+        if row:
+            share = sum(num_modes(density) == wanted for density in row["densities"][1:-1])
+            statement = f"{row['path']}: {words} at every beta between"
+            num = len(row["densities"]) - 2
+            claims.append(Claim(statement, "fig. 5", f"at {share} of {num}", yes_or_no(share == num)))
+    return claims
+
+
+EXPERIMENT = Experiment(
+    name="fig_moments",
+    title="moment-averaging path against the mixture path",
+    paper="Figure 5",
+    duration="5 s",
+    about="Both minimise the mixed reverse Kullback-Leibler divergence to the endpoints: the moment-averaging path "
+    "within the family of normals, the mixture (q = 0) among all densities.",
+    settings={"num_betas": 10, "num_points": 631},
+    smoke={"num_points": 211},
+    runs=_runs,
+    run_one=_run_one,
+    pictures=_pictures,
+    claims=_claims,
+)
