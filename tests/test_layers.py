@@ -44,7 +44,7 @@ LAYERS = [
     ["experiments.page"],
     ["experiments.report"],
     ["experiments"],
-    ["experiments.paper.shared"],
+    ["experiments.paper.parts"],
     ["experiments.paper"],
     ["cli"],
     ["__main__"],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from qpaths.experiments.experiment import Row
-from qpaths.experiments.paper.shared.published import TRUTHS, figures
+from qpaths.experiments.paper.parts.published import TRUTHS, figures
 from qpaths.experiments.registry import find
 
 mpl.use("Agg")
@@ -146,7 +146,7 @@ def _rows(name):
     return sorted(made, key=lambda row: (str(row.settings), row.seed))
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def synthetic():
     """`synthetic(name)`: the rows of a full sweep of an experiment with noise, in the order of its store."""
     return lambda name: list(_rows(name))

@@ -15,7 +15,6 @@ from qpaths.experiments.errors import UserError
 from qpaths.experiments.experiment import Run
 from qpaths.experiments.page import render
 from qpaths.experiments.registry import find
-from qpaths.experiments.report import write_report
 from qpaths.experiments.store import FILE, Store
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -52,18 +51,18 @@ class _Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.fixture
-def pages(tmp_path, synthetic):
-    """A folder with three experiments in it."""
+@pytest.fixture(scope="module")
+def text(tmp_path_factory, synthetic):
+    """The page of a folder with three experiments in it."""
+    folder = tmp_path_factory.mktemp("three")
     for name in ("fig4", "table1", "fig_varying_n"):
-        _store(tmp_path / name, name, synthetic(name)[::3])
-    return tmp_path
-
-
-def test_the_page_needs_no_other_file(pages):
-    done = CliRunner().invoke(app, ["report", str(pages)])
+        _store(folder / name, name, synthetic(name)[::3])
+    done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
-    text = (pages / "report.html").read_text()
+    return (folder / "report.html").read_text()
+
+
+def test_the_page_needs_no_other_file(text):
     page = _Page(text)
     assert page.open == []
     assert len(page.images) == 3
@@ -79,16 +78,15 @@ def test_the_page_needs_no_other_file(pages):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium to open the page in one")
-def test_a_browser_shows_every_picture(pages, tmp_path):
+def test_a_browser_shows_every_picture(text, tmp_path):
     """Headless Chromium reports the size of each picture and every error, through the title of the page."""
-    write_report(pages, pages / "page.html")
     probe = """<script>
       window.errors = []; window.addEventListener("error", e => window.errors.push(e.message || e.target.src), true);
       window.addEventListener("load", () => { document.title = JSON.stringify({
         pictures: [...document.images].map(i => i.complete ? i.naturalWidth : 0), errors: window.errors,
         wide: document.documentElement.scrollWidth - window.innerWidth}); });</script></head>"""
-    text = (pages / "page.html").read_text()
-    (pages / "page.html").write_text(text.replace("</head>", probe, 1))
+    page = tmp_path / "page.html"
+    page.write_text(text.replace("</head>", probe, 1))
     command = [
         BROWSER,
         "--headless",
@@ -99,7 +97,7 @@ def test_a_browser_shows_every_picture(pages, tmp_path):
         "--enable-logging=stderr",
         "--virtual-time-budget=5000",
         "--dump-dom",
-        (pages / "page.html").as_uri(),
+        page.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     title = done.stdout.split("<title>")[1].split("</title>")[0]

@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ..algorithms import SMC, drive
-from ..experiments.paper.shared.datasets import load, logistic_regression
-from ..experiments.paper.shared.published import TRUTHS
+from ..experiments.paper.parts.datasets import load, logistic_regression
+from ..experiments.paper.parts.published import TRUTHS
 from ..front_door import evidence
 from ..kernels import RandomWalk
 from ..paths import GeometricPath, QPath

@@ -1,6 +1,6 @@
 """The ablation: a part that can be left out changes the verdict."""
 
-from qpaths.experiments.paper.shared.published import TRUTHS
+from qpaths.experiments.paper.parts.published import TRUTHS
 
 
 def test_a_part_that_can_be_left_out_is_seen(synthetic, claims):

@@ -13,6 +13,7 @@ from qpaths.experiments.experiment import Row, Verdict
 from qpaths.experiments.folders import load
 from qpaths.experiments.page import render
 from qpaths.experiments.registry import find, find_all
+from qpaths.tuning import choose
 
 PICTURES = ["fig2", "fig3", "fig_moments", "fig_student", "fig_escort"]
 
@@ -26,9 +27,11 @@ Neither q nor seed nor the number of moves or particles nor the schedule makes a
 
 
 @pytest.mark.parametrize("name", find_all())
-def test_smoke(name, tmp_path, caplog):
+def test_smoke(name, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time; `tests/tuning` tests the choice
     folder = tmp_path / name
-    qp.clear_cache()
+    if name in NUM_PROGRAMS:
+        qp.clear_cache()
     with jax.log_compiles():
         done = CliRunner().invoke(app, ["run", name, "--smoke", "--out", str(folder)])
     num_programs = sum("Compiling jit(values)" in record.getMessage() for record in caplog.records)

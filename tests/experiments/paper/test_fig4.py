@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from qpaths.experiments.paper.shared.published import TRUTHS
+from qpaths.experiments.paper.parts.published import TRUTHS
 
 
 def test_one_run_without_a_number_is_seen(synthetic, claims):

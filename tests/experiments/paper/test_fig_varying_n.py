@@ -1,6 +1,6 @@
 """Figure 6: wrong rows change the verdicts."""
 
-from qpaths.experiments.paper.shared.published import delta_grid
+from qpaths.experiments.paper.parts.published import delta_grid
 
 
 def test_the_stable_order_must_rise(synthetic, claims):

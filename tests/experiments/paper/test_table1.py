@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from qpaths.experiments.experiment import Row, Verdict
-from qpaths.experiments.paper.shared.published import TRUTHS
+from qpaths.experiments.paper.parts.published import TRUTHS
 from qpaths.experiments.registry import find
 
 

@@ -1,1 +1,1 @@
-"""The experiments of the paper, one file per table or figure. `shared/` has what several of them use."""
+"""The experiments of the paper, one file per table or figure. `parts/` has what they share."""

@@ -1,4 +1,9 @@
-"""What the kernel, the schedule, q and the reference give, each alone, all together, and all but one."""
+"""What a tuned kernel, schedule, q and reference give: each alone, all together, and all but one.
+
+This is not in the paper. Plain parts are those of Table 1. A variant replaces some of them by tuned ones, and every run
+makes the same number of likelihood evaluations. Each variant is tuned once and run with every seed, because the pilots
+are not what is compared.
+"""
 
 import functools
 from typing import Any, NamedTuple
@@ -18,16 +23,16 @@ from ..experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, 
 from ..judging import all_of, judge
 from ..settings import check_numbers, check_words
 from ..statistics import Estimate, median, median_deviation, median_difference
-from .shared.datasets import load, logistic_regression
-from .shared.published import TRUTHS
-from .shared.regression import q_path, run_smc, schedule_of
+from .parts.datasets import load, logistic_regression
+from .parts.published import PILOT_DELTAS, TRUTHS
+from .parts.regression import q_path, run_smc, schedule_of
 
 _PARTS = ("kernel", "schedule", "q", "reference")
-_DELTAS = [0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1]
+"""What can be tuned."""
 
 
 def _variants() -> dict[str, frozenset[str]]:
-    """Which parts are tuned, under the name of the variant."""
+    """The parts that are tuned in each variant, by its name."""
     every = frozenset(_PARTS)
     alone = {f"{part} alone": frozenset([part]) for part in _PARTS}
     without = {f"all but {part}": every - {part} for part in _PARTS}
@@ -38,6 +43,8 @@ _VARIANTS = _variants()
 
 
 class _Problem(NamedTuple):
+    """Endpoints, and the log evidence with its standard error."""
+
     base: DensityLike
     target: DensityLike
     log_evidence: float
@@ -46,13 +53,14 @@ class _Problem(NamedTuple):
 
 @functools.cache
 def _problem(name: str) -> _Problem:
+    """The toy, two normals with log evidence 0, or logistic regression on a data set."""
     if name == "toy":
         return _Problem(Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0), 0.0, 0.0)
     return _Problem(*logistic_regression(load(name)), TRUTHS[name].log_evidence, TRUTHS[name].standard_error)
 
 
 class _Plan(NamedTuple):
-    """What is run: the same for all seeds, since pilots are not what is compared."""
+    """What is run, the same for all seeds."""
 
     path: QPath
     schedule: AbstractFixedSchedule
@@ -61,7 +69,11 @@ class _Plan(NamedTuple):
 
 @functools.cache
 def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pilot: int) -> _Plan:
-    """Plain parts are those of Table 1: prior, geometric path, linear schedule, random walk."""
+    """Tune the parts of a variant.
+
+    The others are plain, as in Table 1: the prior as base, the geometric path, the linear schedule, and a random walk.
+    The order is that of `qpaths.tune`: first the reference, then q, the schedule, and at last the kernel's parameters.
+    """
     tuned = _VARIANTS[variant]
     base, target, *_ = _problem(problem)
     keys = jax.random.split(jax.random.key(0), 4)
@@ -80,7 +92,7 @@ def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pi
             schedule=None if "schedule" in tuned else linear,
             kernel=kernel,
             num_particles=num_pilot,
-            deltas=_DELTAS,
+            deltas=PILOT_DELTAS,
         )
         path = q_path(path.base, target, float(path.delta))
     if "schedule" in tuned:
@@ -91,15 +103,19 @@ def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pi
 
 
 def _check(settings: Settings) -> None:
+    """Raise if a name is unknown or a number is too small.
+
+    The smallest budget pays for two particles of the plain parts. What tuned parts cost is known after the pilots only.
+    """
     check_words(settings, "problems", ("toy", *TRUTHS))
     check_words(settings, "variants", _VARIANTS)
     check_numbers(settings, 1, "moves")
     check_numbers(settings, 2, "num_distributions", "num_pilot")
-    # Two particles of the plain parts; tuned ones, which cost more or less, follow from pilots.
     check_numbers(settings, 2 * (1 + (settings["num_distributions"] - 1) * settings["moves"]), "budget")
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    """Every problem with every variant and every seed."""
     common = {name: settings[name] for name in ("budget", "num_distributions", "moves", "num_pilot")}
     return [
         Run({"problem": problem, "variant": variant, **common}, seed)
@@ -110,6 +126,7 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """One run of SMC with as many particles as the budget pays for."""
     path, schedule, kernel = _plan(
         settings["problem"],
         settings["variant"],
@@ -126,21 +143,23 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 class _Errors:
-    """Absolute errors by problem and variant."""
+    """Absolute errors of the log evidence in nats, by problem and variant."""
 
     def __init__(self, rows: list[Row]):
         self.rows = group(rows, "problem", "variant")
         self.problems = [name for name in ("toy", *TRUTHS) if any(key[0] == name for key in self.rows)]
 
     def variants(self, problem: str) -> list[str]:
+        """The variants that have rows."""
         return [variant for variant in _VARIANTS if (problem, variant) in self.rows]
 
     def of(self, problem: str, variant: str) -> list[float]:
+        """The error of each seed."""
         truth = _problem(problem).log_evidence
         return [abs(row["log_evidence"] - truth) for row in self.rows.get((problem, variant), [])]
 
     def compare(self, problem: str, variant: str, other: str) -> Estimate | None:
-        """The difference of the median errors."""
+        """The median error of a variant minus that of another, with the uncertainty of the truth."""
         first, second = self.of(problem, variant), self.of(problem, other)
         if not first or not second:
             return None
@@ -150,27 +169,35 @@ class _Errors:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    errors, claims = _Errors(rows), []
-    for statement, others in (
-        ("all parts tuned have a smaller error than none, and than each alone", ["none", *_alone()]),
-        ("no part can be left out: without it the error is larger", [f"all but {part}" for part in _PARTS]),
-    ):
-        for problem in errors.problems:
-            found = {other: e for other in others if (e := errors.compare(problem, "all", other))}
-            if found:
-                least = max(found, key=lambda other: found[other].value)
-                ratio = np.median(errors.of(problem, least)) / np.median(errors.of(problem, "all"))
-                verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in found.values())
-                ours = f"closest is {least!r}, with {ratio:.3g} times the error"
-                claims.append(Claim(f"{problem}: {statement}", "ours", ours, verdict))
-    return claims
+    """All tuned parts against none and each alone; then against all but one."""
+    errors = _Errors(rows)
+    statements = {
+        "all parts tuned have a smaller error than none, and than each alone": ["none", *_alone()],
+        "no part can be left out: without it the error is larger": [f"all but {part}" for part in _PARTS],
+    }
+    found = (_claim(errors, problem, *one) for one in statements.items() for problem in errors.problems)
+    return [claim for claim in found if claim]
+
+
+def _claim(errors: _Errors, problem: str, statement: str, others: list[str]) -> Claim | None:
+    """Whether the error with all parts tuned is smaller than that of each other variant; None without rows."""
+    found = {other: e for other in others if (e := errors.compare(problem, "all", other))}
+    if not found:
+        return None
+    least = max(found, key=lambda other: found[other].value)
+    ratio = np.median(errors.of(problem, least)) / np.median(errors.of(problem, "all"))
+    verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in found.values())
+    ours = f"closest is {least!r}, with {ratio:.3g} times the error"
+    return Claim(f"{problem}: {statement}", "ours", ours, verdict)
 
 
 def _alone() -> list[str]:
+    """The variants with one tuned part."""
     return [f"{part} alone" for part in _PARTS]
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
+    """Errors by variant, a panel for each problem."""
     errors = _Errors(rows)
     figure, axes = plt.subplots(
         1, len(errors.problems), figsize=(3.0 * len(errors.problems) + 1.2, 3.4), layout="constrained", sharey=True
@@ -190,6 +217,7 @@ def _pictures(rows: list[Row]) -> list[Picture]:
 
 
 def _sheets(rows: list[Row]) -> list[Sheet]:
+    """A line for each problem and variant: the error, and what was run."""
     errors, lines = _Errors(rows), []
     for problem in errors.problems:
         for variant in errors.variants(problem):
@@ -207,7 +235,10 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
                 ]
             )
     columns = ["problem", "tuned", "median |error|", "deviation", "q", "distributions", "particles", "reported se"]
-    note = "In nats. Every run makes as many evaluations of the likelihood, a gradient counted as two; pilots beside."
+    note = (
+        "In nats. Every run makes the same number of likelihood evaluations, a gradient counted as two; pilots are not "
+        "counted."
+    )
     return [Sheet("Error by what was tuned", columns, lines, note)]
 
 

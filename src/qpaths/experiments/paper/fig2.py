@@ -1,4 +1,9 @@
-"""Figure 2: intermediate densities between two normals, from the mixture to the geometric path."""
+"""Figure 2: intermediate densities between two normals, from the mixture to the geometric path.
+
+The path of order q is the power mean of the endpoints (eq. qpath_mix_form). At q = 0 it is their mixture, with a mode
+at each endpoint. At q = 1 it is the geometric path, along which one normal moves from end to end. The figure shows
+q = 0, 0.5, 0.9 and 1 at ten betas.
+"""
 
 from typing import Any
 
@@ -7,20 +12,22 @@ from ...paths import QPath
 from ...plotting import plot_panels
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
 from ..judging import yes_or_no
-from .shared.densities import densities_row, num_modes, power_mean_discrepancy
+from .parts.densities import densities_row, num_modes, power_mean_discrepancy, runs_by_q
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    common = {name: settings[name] for name in ("num_betas", "num_points")}
-    return [Run({"q": q, **common}, 0) for q in settings["q"]]
+    """One run for each q."""
+    return runs_by_q(settings)
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Densities between N(-4, 3) and N(4, 1)."""
     path = QPath(Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0), q=settings["q"])
     return densities_row(path, -13.0, 9.0, settings["num_points"], settings["num_betas"])
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
+    """A panel for each q."""
     rows = sorted(rows, key=lambda row: row["q"])
     panels = {f"$q = {row['q']:g}$": row["densities"] for row in rows}
     figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"])
@@ -28,6 +35,7 @@ def _pictures(rows: list[Row]) -> list[Picture]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
+    """Every density is a power mean; q = 0 has two modes, and q = 1 has one."""
     discrepancy = max(power_mean_discrepancy(row, row["q"]) for row in rows)
     claims = [
         Claim(
@@ -38,15 +46,20 @@ def _claims(rows: list[Row]) -> list[Claim]:
         )
     ]
     for q, wanted, words in ((0.0, 2, "a mixture: two modes at"), (1.0, 1, "geometric: one mode at")):
-        for row in rows:
-            if row["q"] == q:
-                modes = [num_modes(density) for density in row["densities"][1:-1]]
-                share = sum(num == wanted for num in modes)
-                text = f"at {share} of {len(modes)}"
-                # Near the ends the second bump of a mixture is lower than what counts as a mode.
-                holds = share == len(modes) if wanted == 1 else share >= len(modes) - 1
-                claims.append(Claim(f"q = {q:g} is {words} every beta between", "fig. 2", text, yes_or_no(holds)))
+        claims += [_modes_claim(row, wanted, words) for row in rows if row["q"] == q]
     return claims
+
+
+def _modes_claim(row: Row, wanted: int, words: str) -> Claim:
+    """Whether the densities between the endpoints have the wanted number of modes.
+
+    Near the endpoints the second bump of a mixture is lower than what counts as a mode, so one beta may differ there.
+    """
+    modes = [num_modes(density) for density in row["densities"][1:-1]]
+    share = sum(num == wanted for num in modes)
+    holds = share == len(modes) if wanted == 1 else share >= len(modes) - 1
+    ours = f"at {share} of {len(modes)}"
+    return Claim(f"q = {row['q']:g} is {words} every beta between", "fig. 2", ours, yes_or_no(holds))
 
 
 EXPERIMENT = Experiment(

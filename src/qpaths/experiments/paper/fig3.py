@@ -1,4 +1,9 @@
-"""Figure 3: q-paths between two normals that are far apart."""
+"""Figure 3: q-paths between two normals that are far apart.
+
+Between N(-10, 1) and N(10, 1) a q very close to 1 changes the path. At q = 0.999 it resembles the geometric path, at
+q = 0.99 it covers the space between the endpoints, and at q = 0.98 it already resembles the mixture, which local moves
+cannot cross. The geometric path is drawn behind each panel, in gray.
+"""
 
 from typing import Any
 
@@ -9,20 +14,22 @@ from ...paths import QPath
 from ...plotting import plot_panels
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
 from ..judging import yes_or_no
-from .shared.densities import densities_row, quantile_width, row_where
+from .parts.densities import densities_row, quantile_width, row_where, runs_by_q
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    common = {name: settings[name] for name in ("num_betas", "num_points")}
-    return [Run({"q": q, **common}, 0) for q in (*settings["q"], 1.0)]
+    """One run for each q, and one for the geometric path."""
+    return runs_by_q(settings, 1.0)
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Densities between N(-10, 1) and N(10, 1)."""
     path = QPath(Normal(-10.0, 1.0), Normal(10.0, 1.0), q=settings["q"])
     return densities_row(path, -15.0, 15.0, settings["num_points"], settings["num_betas"])
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
+    """A panel for each q below 1, one above the other."""
     geometric = row_where(rows, q=1.0)
     rows = sorted((row for row in rows if row["q"] != 1), key=lambda row: row["q"])
     panels = {f"$q = {row['q']:g}$": row["densities"] for row in rows}
@@ -34,13 +41,18 @@ def _pictures(rows: list[Row]) -> list[Picture]:
 
 
 def _middle(row: Row) -> tuple[float, float]:
-    """At beta = 1/2: the mass more than three standard deviations from both means, and the width that holds 90 %."""
+    """Two numbers that describe the density at beta = 1/2.
+
+    The first is the mass that lies more than three standard deviations from both means. The second is the width of the
+    central interval that holds 90 % of the mass.
+    """
     grid, density = np.asarray(row["grid"]), np.asarray(row["densities"][len(row["densities"]) // 2])
     between = np.abs(grid) < 7
     return float(density[between].sum() / density.sum()), quantile_width(grid, density, 0.9)
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
+    """What the three panels show at beta = 1/2. A claim needs the row of its q, and perhaps that of q = 1."""
     claims = []
     geometric = row_where(rows, q=1.0)
     if row := row_where(rows, q=0.98):

@@ -1,4 +1,9 @@
-"""Figure 5: the moment-averaging path and the mixture, which minimise the same objective over two sets."""
+"""Figure 5: the moment-averaging path against the mixture path.
+
+Both minimize the mixed reverse Kullback-Leibler divergence to the endpoints, over two sets: the moment-averaging path
+over the family of normals, and the mixture (q = 0) over all densities. So both have the same mean and variance at every
+beta (eq. moments_path), and yet the first has one mode and the second has two.
+"""
 
 from typing import Any
 
@@ -9,29 +14,32 @@ from ...paths import ArithmeticPath, MomentPath
 from ...plotting import plot_panels
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
 from ..judging import yes_or_no
-from .shared.densities import densities_row, num_modes, row_where
+from .parts.densities import densities_row, num_modes, row_where
 
 _TITLES = {"moment": "moment averaging", "mixture": "mixture, $q = 0$"}
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    """One run for each of the two paths."""
     return [Run({"path": path, **settings}, 0) for path in _TITLES]
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Densities between N(-4, 3) and N(4, 1), on a grid that is wide enough for their variances."""
     base, target = Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0)
     path = MomentPath(base, target) if settings["path"] == "moment" else ArithmeticPath(base, target)
     return densities_row(path, -22.0, 20.0, settings["num_points"], settings["num_betas"])
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
+    """A panel for each path."""
     panels = {title: row["densities"] for path, title in _TITLES.items() if (row := row_where(rows, path=path))}
     figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"], limits=(-13.0, 11.0))
     return [Picture("densities", "Densities from N(-4, 3), dark, to N(4, 1), light.", figure)]
 
 
 def _moments(row: Row) -> np.ndarray:
-    """Mean and variance of each density, one line per beta."""
+    """The mean and the variance of each density, by the grid: one row per beta."""
     grid, densities = np.asarray(row["grid"]), np.asarray(row["densities"])
     weights = densities / densities.sum(axis=1, keepdims=True)
     mean = weights @ grid
@@ -39,6 +47,7 @@ def _moments(row: Row) -> np.ndarray:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
+    """Equal moments, and one mode against two."""
     moment, mixture = (row_where(rows, path=path) for path in _TITLES)
     claims = []
     if moment and mixture:

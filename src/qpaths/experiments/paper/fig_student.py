@@ -1,4 +1,9 @@
-"""Figure 8: q-paths between two Student-t densities with one degree of freedom."""
+"""Figure 8: q-paths between two Student-t densities with one degree of freedom.
+
+These densities are the q-exponential family of order q = 2: their reciprocals are parabolas, and so is the mean of two
+such reciprocals. So the path of order 2 stays in the family. Heavy tails change how a path of any order looks: here
+q = 1 still has two modes, as q = 0.5 has between normals, and large q approaches the minimum of the endpoints.
+"""
 
 from typing import Any
 
@@ -9,20 +14,22 @@ from ...paths import QPath
 from ...plotting import plot_panels
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
 from ..judging import yes_or_no
-from .shared.densities import densities_row, num_modes, power_mean_discrepancy, row_where
+from .parts.densities import densities_row, num_modes, power_mean_discrepancy, row_where, runs_by_q
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    common = {name: settings[name] for name in ("num_betas", "num_points")}
-    return [Run({"q": q, **common}, 0) for q in settings["q"]]
+    """One run for each q."""
+    return runs_by_q(settings)
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Densities from -4 with scale matrix 3 to 4 with scale matrix 1."""
     path = QPath(StudentT(1.0, -4.0, 3.0**0.5), StudentT(1.0, 4.0, 1.0), q=settings["q"])
     return densities_row(path, -15.0, 15.0, settings["num_points"], settings["num_betas"], heavy_tails=True)
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
+    """A panel for each q; the title says which one stays in the family."""
     rows = sorted(rows, key=lambda row: row["q"])
     panels = {f"$q = {row['q']:g}$" + (" (in the family)" if row["q"] == 2 else ""): row["densities"] for row in rows}
     figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"])
@@ -31,7 +38,10 @@ def _pictures(rows: list[Row]) -> list[Picture]:
 
 
 def _distance_from_family(row: Row) -> float:
-    """How far the reciprocals of the densities are from parabolas, which those of Cauchy densities are."""
+    """The largest relative difference between the reciprocal of a density and the parabola fitted to it.
+
+    It is zero for densities of the family, up to rounding.
+    """
     grid = np.asarray(row["grid"]) / 10
     worst = 0.0
     for density in row["densities"]:
@@ -42,12 +52,13 @@ def _distance_from_family(row: Row) -> float:
 
 
 def _between(density: Any, grid: Any) -> float:
-    """Mass within three of zero, where both endpoints are low."""
+    """The mass of a density in [-3, 3], where both endpoints are low."""
     density, grid = np.asarray(density), np.asarray(grid)
     return float(density[np.abs(grid) <= 3].sum() * (grid[1] - grid[0]))
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
+    """All densities are power means; then what the panels of q = 2, 1, 1.5 and 10 show."""
     worst = max(power_mean_discrepancy(row, row["q"]) for row in rows)
     statement = "every density is the power mean of the endpoints (eq. qpath_mix_form)"
     text = f"largest difference {worst:.1e} of the peak"
@@ -64,17 +75,20 @@ def _claims(rows: list[Row]) -> list[Claim]:
             modes = num_modes(row["densities"][len(row["betas"]) // 2])
             claims.append(Claim(words, "fig. 8", f"{modes}", yes_or_no(modes == wanted)))
     if row := row_where(rows, q=10.0):
-        masses = [_between(density, row["grid"]) for density in row["densities"]]
-        least, ends = min(masses[1:-1]), max(masses[0], masses[-1])
-        claims.append(
-            Claim(
-                "q = 10 concentrates where both endpoints are low, as the minimum of the two does",
-                "fig. 8",
-                f"at least {least:.0%} of the mass within 3 of zero, at the endpoints at most {ends:.0%}",
-                yes_or_no(least > ends),
-            )
-        )
+        claims.append(_minimum_claim(row))
     return claims
+
+
+def _minimum_claim(row: Row) -> Claim:
+    """Whether the path of a large q has its mass where both endpoints are low."""
+    masses = [_between(density, row["grid"]) for density in row["densities"]]
+    least, ends = min(masses[1:-1]), max(masses[0], masses[-1])
+    return Claim(
+        "q = 10 concentrates where both endpoints are low, as the minimum of the two does",
+        "fig. 8",
+        f"at least {least:.0%} of the mass within 3 of zero, at the endpoints at most {ends:.0%}",
+        yes_or_no(least > ends),
+    )
 
 
 EXPERIMENT = Experiment(

@@ -1,4 +1,10 @@
-"""Toy problems of the appendix: gaps of bidirectional Monte Carlo with exact transitions, path against path."""
+"""Figure 10: gaps of bidirectional Monte Carlo with exact transitions on two toy problems, path against path.
+
+With independent exact draws at each beta (`parts/exact.py`) there is no error of the transitions, and only the path
+matters. For an exponential family the gap between upper and lower bound is the symmetric Kullback-Leibler divergence of
+the endpoints over the number of steps. So the geometric path and moment averaging have the same gap between normals,
+and a q-path can have a smaller one.
+"""
 
 from typing import Any
 
@@ -12,31 +18,20 @@ from ...families import Normal, StudentT
 from ...paths import AbstractPath, EscortMomentPath, MomentPath, QPath
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, group
 from ..judging import all_of, judge, yes_or_no
-from ..statistics import Estimate, in_words, mean
-from .shared.exact import exact_bounds
-from .shared.published import delta_grid, figures
+from ..statistics import Estimate, in_words
+from .parts.exact import exact_bounds
+from .parts.published import delta_grid
+from .parts.toy_gaps import FAMILY, LABELS, Gaps, Printed, gap_of, printed
 
-_SYMMETRIC_KL = 43 + 1 / 3
-"""KL(base : target) + KL(target : base) between N(-4, 3) and N(4, 1); over the number of steps it is the gap."""
-
-_FAMILY = {"gaussian": ("moment", None), "student_t": ("escort_moment", -1.0)}
-"""The path through the family of the endpoints, and the order of that family as 1 - q where it is not geometric."""
-
-_LABELS = {
-    "geometric": "geometric",
-    "grid": "best q of the grid",
-    "moment": "moment averaging",
-    "escort_moment": "escort moments",
-    "family": "q = 2, in the family",
-}
 _TITLES = {"gaussian": "N(-4, 3) to N(4, 1)", "student_t": "Student-t, one degree of freedom, (-4, 3) to (4, 1)"}
 _SHORT = {"gaussian": "normal endpoints", "student_t": "Student-t endpoints"}
 
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    """Every path with every number of distributions and every seed."""
     runs = []
     for endpoints in settings["endpoints"]:
-        parametric, order = _FAMILY.get(endpoints, ("", None))
+        parametric, order = FAMILY.get(endpoints, ("", None))
         paths = [
             ("geometric", 0.0),
             *(("grid", delta) for delta in delta_grid(settings["num_q"])),
@@ -53,7 +48,10 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
 
 
 def path_of(endpoints: str, kind: str, delta: float) -> AbstractPath[Any]:
-    """The path of one run. Arrays, so that one program serves all q."""
+    """The path of one run: `moment`, `escort_moment`, or else the q-path with this `delta`.
+
+    `delta` is an array, so that one program serves all q.
+    """
     base: Normal | StudentT
     target: Normal | StudentT
     if endpoints == "gaussian":
@@ -61,7 +59,7 @@ def path_of(endpoints: str, kind: str, delta: float) -> AbstractPath[Any]:
     elif endpoints == "student_t":
         base, target = StudentT(1.0, -4.0, 3.0**0.5), StudentT(1.0, 4.0, 1.0)
     else:
-        raise ValueError(f"`endpoints` must be among {', '.join(_FAMILY)}, got {endpoints!r}.")
+        raise ValueError(f"`endpoints` must be among {', '.join(FAMILY)}, got {endpoints!r}.")
     if kind == "moment":
         return MomentPath(base, target)
     if kind == "escort_moment":
@@ -70,90 +68,44 @@ def path_of(endpoints: str, kind: str, delta: float) -> AbstractPath[Any]:
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Bounds from exact draws. All paths of a seed use the same uniform numbers: their differences have less noise."""
     if settings["num_distributions"] < 2:
         raise ValueError(f"`num_distributions` must be at least 2, got {settings['num_distributions']}.")
     path = path_of(settings["endpoints"], settings["path"], settings["delta"])
-    # All paths of a seed draw with the same uniform numbers, which makes their differences more exact.
     bounds = exact_bounds(path, settings["num_distributions"], settings["num_samples"], key=jax.random.key(seed))
     values = {name: float(value) for name, value in bounds._asdict().items()}
     return {**values, "gap": values["upper"] - values["lower"]}
 
 
-class _Gaps:
-    """Mean gaps by endpoints, path and number of distributions; the grid's best q has the lowest mean gap."""
-
-    def __init__(self, rows: list[Row]):
-        self.rows = group(rows, "endpoints", "path", "num_distributions", "delta")
-        self.nums = sorted({row["num_distributions"] for row in rows})
-        self.endpoints = [name for name in _FAMILY if any(row["endpoints"] == name for row in rows)]
-
-    def best(self, endpoints: str, path: str, num: int) -> tuple[float, list[Row]] | None:
-        """The rows of a path, for the grid those of its best q; and 1 - q."""
-        found = [(key[3], rows) for key, rows in self.rows.items() if key[:3] == (endpoints, path, num)]
-        return min(found, key=lambda one: _gap(one[1]).value) if found else None
-
-    def paths(self, endpoints: str) -> list[str]:
-        return [path for path in _LABELS if any(key[:2] == (endpoints, path) for key in self.rows)]
-
-    def relative(self, endpoints: str, path: str, num: int) -> Estimate | None:
-        """The gap over that of an exponential family."""
-        found = self.best(endpoints, path, num)
-        if found is None:
-            return None
-        scale = (num - 1) / _SYMMETRIC_KL
-        return Estimate(*(scale * number for number in _gap(found[1])))
-
-    def difference(self, endpoints: str, path: str, other: str, num: int) -> Estimate | None:
-        """The mean difference of two paths, seed by seed, over the gap of the other."""
-        first, second = self.best(endpoints, path, num), self.best(endpoints, other, num)
-        if first is None or second is None:
-            return None
-        gaps = {row.seed: row["gap"] for row in second[1]}
-        pairs = [row["gap"] - gaps[row.seed] for row in first[1] if row.seed in gaps]
-        scale = _gap(second[1]).value
-        return mean([pair / scale for pair in pairs]) if pairs else None
-
-
-def _gap(rows: list[Row]) -> Estimate:
-    """The mean gap; each run knows its own standard error, which a few seeds would tell less well."""
-    error = float(np.sqrt(np.sum([row["gap_se"] ** 2 for row in rows]))) / len(rows)
-    return Estimate(float(np.mean([row["gap"] for row in rows])), error)
-
-
-def _paper() -> dict[tuple[str, str, int], tuple[float, str]]:
-    """The paper's mean gap and q by endpoints, path and number of distributions."""
-    found = {}
-    for line in figures("toy_bdmc"):
-        path = line["path"]
-        if path == "q":
-            path = "family" if float(line["q"]) == 2 else "grid"
-        found[line["endpoints"], path, int(line["num_distributions"])] = float(line["gap_mean"]), line["q"]
-    return found
-
-
 def _claims(rows: list[Row]) -> list[Claim]:
-    gaps = _Gaps(rows)
-    claims = [_agreement(rows)]
-    for path in ("geometric", "moment"):
-        ratios = [ratio for num in gaps.nums if (ratio := gaps.relative("gaussian", path, num))]
-        if ratios:
-            worst = max(ratios, key=lambda ratio: abs(ratio.value - 1))
-            claims.append(
-                Claim(
-                    f"normal endpoints, {_LABELS[path]}: the gap is 43.33 / (number of distributions - 1) within 2 % "
-                    f"at every number",
-                    "exact for exponential families",
-                    f"furthest: {worst} times it",
-                    all_of(judge(*ratio, 0.98, 1.02) for ratio in ratios),
-                )
-            )
-    claims += _order(gaps)
-    return claims
+    """Measured gaps against exact ones; exponential families; then which path has the smaller gap."""
+    gaps = Gaps(rows)
+    exact = [claim for path in ("geometric", "moment") if (claim := _exponential_claim(gaps, path))]
+    return [_agreement(rows), *exact, *_order(gaps)]
+
+
+def _exponential_claim(gaps: Gaps, path: str) -> Claim | None:
+    """Whether the gap between normals is the symmetric KL divergence over the number of steps.
+
+    This is exact for paths through exponential families, for the geometric path as well as for moment averaging.
+    """
+    ratios = [ratio for num in gaps.nums if (ratio := gaps.relative("gaussian", path, num))]
+    if not ratios:
+        return None
+    worst = max(ratios, key=lambda ratio: abs(ratio.value - 1))
+    return Claim(
+        f"normal endpoints, {LABELS[path]}: the gap is 43.33 / (number of distributions - 1) within 2 % "
+        f"at every number",
+        "exact for exponential families",
+        f"furthest: {worst} times it",
+        all_of(judge(*ratio, 0.98, 1.02) for ratio in ratios),
+    )
 
 
 def _agreement(rows: list[Row]) -> Claim:
+    """Whether measured gaps are those of the quadrature, in standard errors."""
     groups = list(group(rows, "endpoints", "path", "num_distributions", "delta").values())
-    gaps = [(_gap(found), found[0]["exact_gap"]) for found in groups]
+    gaps = [(gap_of(found), found[0]["exact_gap"]) for found in groups]
     worst = max(abs(gap.value - exact) / gap.standard_error for gap, exact in gaps)
     return Claim(
         "measured gaps agree with the exact ones (quadrature)",
@@ -163,38 +115,34 @@ def _agreement(rows: list[Row]) -> Claim:
     )
 
 
-def _order(gaps: _Gaps) -> list[Claim]:
-    """Who beats whom."""
+def _order(gaps: Gaps) -> list[Claim]:
+    """The best q against the geometric path between normals, and against every other path."""
     claims = []
     if (ratio := gaps.relative("gaussian", "grid", 101)) and (best := gaps.best("gaussian", "grid", 101)):
-        claims.append(
-            Claim(
-                f"normal endpoints, 101 distributions: the best q ({1 - best[0]:.4g}) has 0.545 ± 0.03 of the "
-                f"geometric gap",
-                "q = 0.9: 0.544",
-                str(ratio),
-                judge(*ratio, 0.515, 0.575),
-            )
-        )
-    for endpoints in gaps.endpoints:
-        for other in (path for path in gaps.paths(endpoints) if path != "grid"):
-            differences = [d for num in gaps.nums if (d := gaps.difference(endpoints, "grid", other, num))]
-            if differences:
-                least = max(differences, key=lambda difference: difference.value)
-                verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in differences)
-                claims.append(
-                    Claim(
-                        f"{_SHORT[endpoints]}: the best q beats {_LABELS[other]} at every number of distributions",
-                        _paper_order(endpoints, other, gaps.nums),
-                        f"least: {in_words(Estimate(100 * least.value, 100 * least.standard_error), '%')}",
-                        verdict,
-                    )
-                )
-    return claims
+        statement = f"normal endpoints, 101 distributions: the best q ({1 - best[0]:.4g}) has 0.545 ± 0.03 of the "
+        statement += "geometric gap"
+        claims.append(Claim(statement, "q = 0.9: 0.544", str(ratio), judge(*ratio, 0.515, 0.575)))
+    pairs = [(endpoints, path) for endpoints in gaps.endpoints for path in gaps.paths(endpoints) if path != "grid"]
+    return [*claims, *(claim for pair in pairs if (claim := _best_q_claim(gaps, *pair)))]
+
+
+def _best_q_claim(gaps: Gaps, endpoints: str, other: str) -> Claim | None:
+    """Whether the best q of the grid has a smaller gap than another path at every number of distributions."""
+    differences = [d for num in gaps.nums if (d := gaps.difference(endpoints, "grid", other, num))]
+    if not differences:
+        return None
+    least = max(differences, key=lambda difference: difference.value)
+    return Claim(
+        f"{_SHORT[endpoints]}: the best q beats {LABELS[other]} at every number of distributions",
+        _paper_order(endpoints, other, gaps.nums),
+        f"least: {in_words(Estimate(100 * least.value, 100 * least.standard_error), '%')}",
+        all_of(judge(*difference, -np.inf, 0.0) for difference in differences),
+    )
 
 
 def _paper_order(endpoints: str, other: str, nums: list[int]) -> str:
-    paper = _paper()
+    """By how much the paper's best q is smaller, at the number of distributions where that is least."""
+    paper = printed()
     smaller = [
         1 - paper[endpoints, "grid", num][0] / paper[endpoints, other, num][0]
         for num in nums
@@ -204,26 +152,12 @@ def _paper_order(endpoints: str, other: str, nums: list[int]) -> str:
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
-    gaps, paper = _Gaps(rows), _paper()
+    """Gaps against the number of distributions, a panel for each pair of endpoints."""
+    gaps, paper = Gaps(rows), printed()
     figure, axes = plt.subplots(len(gaps.endpoints), 1, figsize=(7.2, 3.7 * len(gaps.endpoints)), layout="constrained")
     for ax, endpoints in zip(np.atleast_1d(axes), gaps.endpoints, strict=True):
         for index, path in enumerate(gaps.paths(endpoints)):
-            points = [(num, found) for num in gaps.nums if (found := gaps.best(endpoints, path, num))]
-            nums, means = [num for num, _ in points], [_gap(found[1]) for _, found in points]
-            errors = [0.0 if one.standard_error != one.standard_error else one.standard_error for one in means]
-            colour = f"C{index}"
-            width = 3.5 if path == "geometric" else 1.5  # between normals moment averaging lies on top of it
-            ax.errorbar(
-                nums,
-                [one.value for one in means],
-                errors,
-                color=colour,
-                linewidth=width,
-                label=_LABELS[path],
-                capsize=2,
-            )
-            theirs = [(num, paper[endpoints, path, num][0]) for num in nums if (endpoints, path, num) in paper]
-            ax.plot(*np.reshape(theirs, (-1, 2)).T, "o", color=colour, markerfacecolor="none")
+            _draw_path(ax, gaps, paper, (endpoints, path), f"C{index}")
         ax.plot([], [], "o", color="0.3", markerfacecolor="none", label="paper")
         ax.set(xscale="log", yscale="log", title=_TITLES[endpoints], ylabel="gap in nats")
         ax.set_xticks(gaps.nums, [str(num) for num in gaps.nums])
@@ -236,8 +170,21 @@ def _pictures(rows: list[Row]) -> list[Picture]:
     return [Picture("gaps", "Gap between upper and lower bound. Lines: ours; circles: the paper's.", figure)]
 
 
+def _draw_path(ax: Any, gaps: Gaps, paper: Printed, of: tuple[str, str], color: str) -> None:
+    """Draw the gaps of one path between some endpoints: a line for ours, circles for the paper's."""
+    points = [(num, found) for num in gaps.nums if (found := gaps.best(*of, num))]
+    nums, means = [num for num, _ in points], [gap_of(found[1]) for _, found in points]
+    errors = [0.0 if one.standard_error != one.standard_error else one.standard_error for one in means]
+    width = 3.5 if of[1] == "geometric" else 1.5  # between normals moment averaging lies on top of it
+    values = [one.value for one in means]
+    ax.errorbar(nums, values, errors, color=color, linewidth=width, label=LABELS[of[1]], capsize=2)
+    theirs = [(num, paper[*of, num][0]) for num in nums if (*of, num) in paper]
+    ax.plot(*np.reshape(theirs, (-1, 2)).T, "o", color=color, markerfacecolor="none")
+
+
 def _sheets(rows: list[Row]) -> list[Sheet]:
-    gaps, paper = _Gaps(rows), _paper()
+    """A table of gaps for each pair of endpoints: the paper's, ours, and the exact ones."""
+    gaps, paper = Gaps(rows), printed()
     sheets = []
     for endpoints in gaps.endpoints:
         lines = []
@@ -245,8 +192,8 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
             for num in gaps.nums:
                 if found := gaps.best(endpoints, path, num):
                     theirs = paper.get((endpoints, path, num))
-                    name = f"q = {1 - found[0]:.4g}, best of the grid" if path == "grid" else _LABELS[path]
-                    numbers = f"{theirs[0]:.4f}" if theirs else "", str(_gap(found[1]))
+                    name = f"q = {1 - found[0]:.4g}, best of the grid" if path == "grid" else LABELS[path]
+                    numbers = f"{theirs[0]:.4f}" if theirs else "", str(gap_of(found[1]))
                     lines.append([name, str(num), *numbers, f"{found[1][0]['exact_gap']:.4f}"])
         columns = ["path", "distributions", "paper", "ours", "exact"]
         note = "" if endpoints == "gaussian" else _student_note(gaps, paper)
@@ -254,7 +201,8 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
     return sheets
 
 
-def _student_note(gaps: _Gaps, paper: dict[tuple[str, str, int], tuple[float, str]]) -> str:
+def _student_note(gaps: Gaps, paper: Printed) -> str:
+    """How far the paper's gaps of the geometric path are from the exact ones."""
     ratios = [
         paper["student_t", "geometric", num][0] / found[1][0]["exact_gap"]
         for num in gaps.nums

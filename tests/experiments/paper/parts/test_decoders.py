@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from qpaths.cli import app
 from qpaths.experiments.errors import UserError
 from qpaths.experiments.paper import omniglot_ais, omniglot_bdmc
-from qpaths.experiments.paper.shared import decoders
+from qpaths.experiments.paper.parts import decoders
 from qpaths.experiments.registry import find
 from qpaths.experiments.settings import rehearsed
 from qpaths.models import VAE, evaluate

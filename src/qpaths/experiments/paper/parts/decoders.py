@@ -1,4 +1,9 @@
-"""What the experiments on generative models share: models, images, precision, and the columns that are compared."""
+"""What the experiments on decoder models share: models, images, precision, and the columns that are compared.
+
+A run is one base, column, q and number of distributions, for all images of a seed. The column `released` is the
+protocol of the paper's code, which adapts the step size of each chain as it goes. The other columns take settings from
+pilots on images that no bound is computed for, and freeze them.
+"""
 
 import contextlib
 import functools
@@ -20,7 +25,7 @@ from ....models.omniglot import find_omniglot
 from ....schedules import FixedSchedule, LinearSchedule
 from ....tuning import tune
 from ...errors import UserError
-from ...experiment import Settings
+from ...experiment import Run, Settings
 from ...settings import check_numbers, check_words
 
 LABELS = {
@@ -32,6 +37,8 @@ LABELS = {
 """The columns: the protocol of the released code, then one more thing tuned and frozen in each."""
 
 BASES = "prior", "encoder"
+"""Where the annealing starts."""
+
 PAPER_WEIGHTS = "vae_paper.npz"
 PRECISIONS = {"mixed": "highest", "float32": "highest", "tensorfloat32": "tensorfloat32"}
 """Precision of matrix products, by setting. `mixed` follows gradients in bfloat16; its densities are in float32."""
@@ -70,11 +77,12 @@ FREE = frozenset({"model", "model_digest", "base", "columns", "images", "images_
 
 @functools.cache
 def load_model(name: str) -> VAE:
-    """The model that ships with the package, that of the paper, or one from a file of weights."""
+    """Load `default`, which ships with the package, `paper`, or a file of weights."""
     return default_vae() if name == "default" else load_vae(_model_file(name))
 
 
 def _model_file(name: str) -> Path:
+    """The file of a model; the paper's weights are looked for in `QPATHS_DATA` and in the current folder."""
     if name != "paper":
         return Path(name)
     for folder in (os.environ.get("QPATHS_DATA"), "."):
@@ -89,16 +97,17 @@ def _model_file(name: str) -> Path:
 
 @functools.cache
 def test_images(name: str) -> np.ndarray:
-    """Grey test images, from a file, or from where `find_omniglot` finds one if the name is `find`."""
+    """Gray test images from a file. The name `find` stands for the file that `find_omniglot` finds."""
     return load_omniglot(_images_file(name)).test
 
 
 def _images_file(name: str) -> Path:
+    """The file of the images."""
     return find_omniglot() if name == "find" else Path(name)
 
 
 def inputs(settings: Settings) -> Settings:
-    """Digests of the files of weights and images: a name alone does not say which weights made a row."""
+    """Digests of the files of weights and images, since a name does not say which weights made a row."""
     files = {}
     if settings["model"] != "default":
         files["model_digest"] = _model_file(settings["model"])
@@ -108,7 +117,7 @@ def inputs(settings: Settings) -> Settings:
 
 
 def check(settings: Settings) -> None:
-    """Raise if a run could not be done; the model is loaded."""
+    """Raise if a name is unknown, a number is too small, or the model cannot be loaded."""
     check_words(settings, "base", BASES)
     check_words(settings, "columns", LABELS)
     check_words(settings, "precision", PRECISIONS)
@@ -118,7 +127,10 @@ def check(settings: Settings) -> None:
 
 
 def problem_of(settings: Settings) -> Problem:
-    """The path of a run, for every image."""
+    """The annealing problem of a run: a path for every image.
+
+    With precision `mixed` a decoder in bfloat16 guides the gradients; densities and weights stay in float32.
+    """
     model = load_model(settings["model"])
     encoder = model.encoder if settings["base"] == "encoder" else None
     guide = low_precision(model.decoder) if settings["precision"] == "mixed" else None
@@ -127,13 +139,13 @@ def problem_of(settings: Settings) -> Problem:
 
 @contextlib.contextmanager
 def precision_of(settings: Settings) -> Iterator[None]:
-    """Matrix products in the precision that is set."""
+    """Compute matrix products in the precision of the settings."""
     with jax.default_matmul_precision(PRECISIONS[settings["precision"]]):
         yield
 
 
 class Plan(NamedTuple):
-    """How the chains of a run are made."""
+    """How the chains of a run are made, and the seconds of the pilots that chose it."""
 
     schedule: FixedSchedule | LinearSchedule
     kernel: AbstractKernel[Any] | None
@@ -144,16 +156,18 @@ class Plan(NamedTuple):
 
     @property
     def both_ways(self) -> BDMC | ReleasedProtocol:
+        """The algorithm for bounds from both sides."""
         if self.kernel is None:
             return ReleasedProtocol(self.num_chains, self.schedule, self.num_leapfrog)
         return BDMC(self.num_chains, self.schedule, self.kernel)
 
     @property
     def forward(self) -> AIS | ReleasedProtocol:
+        """The algorithm for lower bounds alone."""
         return self.both_ways if self.kernel is None else self.both_ways.forward  # type: ignore[return-value]
 
     def described(self) -> dict[str, Any]:
-        """What a row says about it."""
+        """What a row says about the plan."""
         return {
             "distributions_used": int(self.schedule.betas.size),
             "leapfrog_used": self.num_leapfrog,
@@ -162,7 +176,11 @@ class Plan(NamedTuple):
 
 
 def plan_of(settings: Settings, seed: int) -> Plan:
-    """Released settings, or settings from pilots on simulated images that no bound is computed for."""
+    """The plan of a run: released settings, or settings from pilots.
+
+    Pilots have at most 500 distributions. Longer runs use the same settings on a finer schedule. The column `split`
+    also chooses the leapfrog steps, and has as many distributions as the same number of gradients allows.
+    """
     column, num, num_leapfrog = settings["column"], settings["num_distributions"], settings["num_leapfrog"]
     num_chains = settings["num_chains"]
     if column == "released":
@@ -178,6 +196,8 @@ def plan_of(settings: Settings, seed: int) -> Plan:
 
 
 class _Tuned(NamedTuple):
+    """What pilots chose, and their seconds."""
+
     betas: Any
     kernel: AbstractKernel[Any]
     num_leapfrog: int
@@ -186,7 +206,7 @@ class _Tuned(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...]) -> _Tuned:
-    """Pilots; the runs of a sweep that need the same ones share them."""
+    """Run pilots. The runs of a sweep that need the same pilots share them; `items` are their settings."""
     settings = dict(items)
     problem = problem_of(settings)
     start = time.perf_counter()
@@ -207,22 +227,23 @@ def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...])
 
 
 def _key(seed: int, purpose: int) -> jax.Array:
+    """A key of a seed for one purpose: images 0, pilot images 1, pilots 2, chains 3."""
     return jax.random.fold_in(jax.random.key(seed), purpose)
 
 
 def simulated(settings: Settings, seed: int) -> tuple[Any, Any]:
-    """Latent points and images, the same for all columns, paths and numbers of distributions of a seed."""
+    """Latent points and images that the model draws, the same for all runs of a seed."""
     with jax.default_matmul_precision("highest"):
         return simulate(load_model(settings["model"]).decoder, settings["num_images"], key=_key(seed, 0))
 
 
 def chain_key(seed: int) -> jax.Array:
-    """All runs of a seed draw with the same numbers, which makes their differences more exact."""
+    """The key of the chains. All runs of a seed share it, so that their differences have less noise."""
     return _key(seed, 3)
 
 
 def timed(compile_it: Callable[[], None], run: Callable[[], Any]) -> tuple[Any, float]:
-    """What `run` returns, and its seconds without those of the compiler."""
+    """What `run` returns, and its seconds without those of the compiler, which `compile_it` spends before."""
     compile_it()
     start = time.perf_counter()
     result = jax.block_until_ready(run())
@@ -230,24 +251,26 @@ def timed(compile_it: Callable[[], None], run: Callable[[], Any]) -> tuple[Any, 
 
 
 def check_finite(values: Any) -> None:
+    """Raise if a log weight is NaN or infinite."""
     bad = int(jnp.sum(~jnp.isfinite(values).all(axis=-1)))
     if bad:
         raise FloatingPointError(f"the log weights of {bad} images are not finite: look at the weights of the model.")
 
 
 def rounded(values: Any) -> list[float]:
-    """One number per image, short enough to be stored by the thousand."""
+    """One number per image, rounded so that thousands of them can be stored."""
     return [round(float(value), 4) for value in np.asarray(values)]
 
 
-def runs_of(settings: Settings) -> list[dict[str, Any]]:
-    """Settings of each run: the short runs first, so that an unfinished sweep has something of everything."""
+def runs_of(settings: Settings, num_seeds: int) -> list[Run]:
+    """All runs of a sweep, the short ones first, so that an unfinished sweep has something of everything."""
     sweep = {"base", "columns", "q", "num_distributions"}
     common = {name: value for name, value in settings.items() if name not in sweep}
     return [
-        {**common, "base": base, "column": column, "q": q, "num_distributions": num}
+        Run({**common, "base": base, "column": column, "q": q, "num_distributions": num}, seed)
         for num in sorted(settings["num_distributions"])
         for base in settings["base"]
         for column in settings["columns"]
         for q in settings["q"]
+        for seed in range(num_seeds)
     ]

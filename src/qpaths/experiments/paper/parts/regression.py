@@ -1,7 +1,11 @@
-"""Sequential Monte Carlo for logistic regression, as in the paper: what several experiments run."""
+"""Sequential Monte Carlo for logistic regression, as in the paper: what several experiments run.
+
+Read `run_smc` first. The rows of all these experiments have the values that it returns.
+"""
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -10,11 +14,14 @@ from ....algorithms import SMC
 from ....arrays import HostStream, quiet, to_host
 from ....densities import DensityLike
 from ....evaluation import evaluator_of
-from ....kernels import AbstractKernel
+from ....kernels import AbstractKernel, RandomWalk
 from ....paths import QPath
 from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
+from ...experiment import Settings
+from .datasets import Regression, logistic_regression
 
 SCHEDULES = "linear", "adaptive"
+"""Names of the paper's schedules; `schedule_of` makes them."""
 
 
 def schedule_of(kind: str, num_distributions: int) -> AbstractSchedule:
@@ -52,6 +59,16 @@ def run_smc(
         "likelihoods": int(result.num_evaluations.cost),
         "share_lost": share_without_number(path, result.samples),
     }
+
+
+def run_linear(data: Regression, delta: float, settings: Settings, seed: int) -> dict[str, Any]:
+    """One run with the linear schedule and random-walk moves, and what a row keeps of it.
+
+    `settings` has `num_distributions`, `moves` and `num_particles`.
+    """
+    schedule = schedule_of("linear", settings["num_distributions"])
+    path, kernel = q_path(*logistic_regression(data), delta), RandomWalk(settings["moves"])
+    return run_smc(path, schedule, kernel, settings["num_particles"], key=jax.random.key(seed))
 
 
 def share_without_number(path: QPath, samples: Point) -> float:

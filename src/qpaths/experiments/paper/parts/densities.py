@@ -1,4 +1,8 @@
-"""What the experiments that draw densities along paths have in common."""
+"""Densities along a path on a grid of the line, and what can be read off them.
+
+The experiments that draw densities store them as rows: the grid, the betas, and one normalized density for each beta.
+Their claims are statements about these curves, such as the number of modes, and need no samples.
+"""
 
 from typing import Any
 
@@ -7,13 +11,22 @@ from scipy.integrate import cumulative_trapezoid
 
 from ....paths import AbstractPath
 from ....plotting import path_densities
-from ...experiment import Row
+from ...experiment import Row, Run, Settings
+
+
+def runs_by_q(settings: Settings, *more: float) -> list[Run]:
+    """One run for each `q` of the settings, and for each further one. Nothing is random."""
+    common = {name: settings[name] for name in ("num_betas", "num_points")}
+    return [Run({"q": q, **common}, 0) for q in (*settings["q"], *more)]
 
 
 def densities_row(
     path: AbstractPath[Any], low: float, high: float, num_points: int, num_betas: int, *, heavy_tails: bool = False
 ) -> dict[str, Any]:
-    """The densities along a path on a grid, as a row."""
+    """The densities along a path on a grid from `low` to `high`, as the values of a row.
+
+    With `heavy_tails` the densities are normalized over the whole line, and not over the grid alone.
+    """
     if num_betas < 3 or num_points < 10:
         raise ValueError(f"`num_betas` must be at least 3 and `num_points` 10, got {num_betas} and {num_points}.")
     grid, betas = np.linspace(low, high, num_points), np.linspace(0.0, 1.0, num_betas)
@@ -22,7 +35,7 @@ def densities_row(
 
 
 def num_modes(density: Any) -> int:
-    """Local maxima that reach a hundredth of the highest."""
+    """The number of local maxima that reach a hundredth of the highest one."""
     density = np.asarray(density)
     inner = density[1:-1]
     peaks = (inner > density[:-2]) & (inner >= density[2:]) & (inner > 0.01 * density.max())
@@ -30,17 +43,17 @@ def num_modes(density: Any) -> int:
 
 
 def quantile_width(grid: Any, density: Any, share: float = 0.5) -> float:
-    """Width of the central interval that holds a share of the mass on the grid."""
+    """The width of the central interval that holds a share of the mass on the grid."""
     mass = cumulative_trapezoid(density, grid, initial=0.0)
     low, high = np.interp([(1 - share) / 2 * mass[-1], (1 + share) / 2 * mass[-1]], mass, grid)
     return float(high - low)
 
 
 def power_mean_discrepancy(row: Row, q: float) -> float:
-    """Largest difference, relative to the peak, between the densities of a row and the power mean of its endpoints.
+    """The largest difference between the densities of a row and the power mean of its endpoints, over the peak.
 
-    Computed by the formula of the paper (eq. qpath_mix_form) as it is written, on the grid of the row, up to the
-    normalisation on that grid.
+    The power mean is computed by the formula of the paper as it is written (eq. qpath_mix_form), on the grid of the
+    row, and normalized on that grid.
     """
     densities = np.asarray(row["densities"])
     base, target = densities[0], densities[-1]
@@ -57,5 +70,5 @@ def power_mean_discrepancy(row: Row, q: float) -> float:
 
 
 def row_where(rows: list[Row], **settings: Any) -> Row | None:
-    """The row with these settings, None where it is not there."""
+    """The row with these settings, None if there is none."""
     return next((row for row in rows if all(row[name] == value for name, value in settings.items())), None)

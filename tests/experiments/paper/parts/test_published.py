@@ -2,7 +2,7 @@
 
 import pytest
 
-from qpaths.experiments.paper.shared.published import delta_grid, figures
+from qpaths.experiments.paper.parts.published import delta_grid, figures
 
 
 def test_the_paper_is_as_printed():

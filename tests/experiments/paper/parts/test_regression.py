@@ -6,11 +6,12 @@ import pytest
 
 import qpaths as qp
 from qpaths.experiments.paper.fig_varying_n import subsample
-from qpaths.experiments.paper.shared.datasets import load, logistic_regression
-from qpaths.experiments.paper.shared.regression import q_path, schedule_of, share_without_number
-from qpaths.experiments.paper.shared.table1_columns import COLUMNS
+from qpaths.experiments.paper.parts.datasets import load, logistic_regression
+from qpaths.experiments.paper.parts.regression import q_path, schedule_of, share_without_number
+from qpaths.experiments.paper.parts.table1_columns import COLUMNS
 from qpaths.experiments.registry import find
 from qpaths.results import NumEvaluations
+from qpaths.tuning import choose
 
 
 def test_the_published_formula_loses_what_double_precision_cannot_hold():
@@ -45,8 +46,9 @@ _LINE = {**find("table1").settings, "dataset": "pima", "schedule": "linear", "mo
 _LINE = {**_LINE, "num_particles": 500}
 
 
-def test_the_geometric_path_is_one_of_the_q_paths():
+def test_the_geometric_path_is_one_of_the_q_paths(monkeypatch):
     """The columns of the paper share schedule, kernel and particles: what is compared is q alone."""
+    monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time; `tests/tuning` tests the choice
     geometric, ess, grid = (column.plan(_LINE, 0) for column in COLUMNS[:3])
     assert geometric[1:] == grid[1:] == (*ess[1:4], 0)
     assert geometric.num_particles == 500
@@ -63,7 +65,7 @@ def test_the_tuned_column_costs_as_much_as_the_others(schedule, num_steps, monke
     kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, jnp.tile(0.1 * jnp.eye(9), (3, 1, 1)))
     cost = NumEvaluations(7, 7, 0, 0)
     tuned = qp.Tuned(path, qp.FixedSchedule(betas), kernel, 1.0, (), (), cost)
-    monkeypatch.setattr("qpaths.experiments.paper.shared.table1_columns._tuned", lambda dataset, budget, seed: tuned)
+    monkeypatch.setattr("qpaths.experiments.paper.parts.table1_columns._tuned", lambda dataset, budget, seed: tuned)
     row = find("table1").run_one({**_LINE, "schedule": schedule, "column": "tuned"}, 0)
     assert row["likelihoods"] == 500 * (1 + num_steps * 3) // 5 * 5
     assert row["spent"] == cost.cost
