@@ -1,4 +1,8 @@
-"""Experiments at the terminal: the list, a sweep with its progress, the verdicts at its end, and data sets."""
+"""Experiments at the terminal: the list, a sweep with its progress, the verdicts at its end, and data sets.
+
+Results go to standard output, progress goes to standard error. Nothing here knows a particular experiment: names,
+titles, settings and data sets come from the registry.
+"""
 
 import datetime
 from collections.abc import Iterator, Sequence
@@ -35,7 +39,16 @@ def show_experiments() -> None:
 def run_experiment(
     name: str, *, smoke: bool, seeds: int | None, changes: Sequence[str], jobs: int, out: Path | None
 ) -> None:
-    """Do the runs of a sweep that are missing, store them, and print the verdicts on all rows."""
+    """Do the runs of a sweep that are missing, store them, and print the verdicts on all rows.
+
+    Args:
+        name: The experiment.
+        smoke: Take its small version.
+        seeds: The number of seeds, None for the default.
+        changes: Changes of settings, as `key=value`.
+        jobs: The number of worker processes.
+        out: The folder for the rows, None for `out/NAME` or `out/NAME-smoke`.
+    """
     experiment = find(name)
     if seeds is not None and experiment.num_seeds is None:
         raise UserError(f"nothing in {name} is random: run it without --seeds.")

@@ -1,4 +1,9 @@
-"""The demonstration: the evidence of one model by a geometric, the paper's and a tuned path, at equal cost."""
+"""The demonstration: the evidence of one model by a geometric, the paper's and a tuned path, at equal cost.
+
+The model is the logistic regression of the paper on the Pima data. The first two paths run SMC with the paper's linear
+schedule of ten distributions and five random-walk moves. The third is what `qpaths.evidence` does by itself within the
+same number of likelihood evaluations, pilots included.
+"""
 
 import time
 from pathlib import Path
@@ -24,7 +29,7 @@ _PAPER_Q = 0.9979308619188852
 
 
 class Entry(NamedTuple):
-    """A row of the table."""
+    """A row of the table: a path, its result, and the seconds it took."""
 
     label: str
     result: Result
@@ -32,7 +37,13 @@ class Entry(NamedTuple):
 
 
 def run_demo(folder: Path, num_particles: int, progress: bool) -> None:
-    """Run the three, print a table, and draw a picture."""
+    """Run the three, print a table, and draw a picture.
+
+    Args:
+        folder: Where the picture goes; made if it is missing.
+        num_particles: Particles of the first two runs. Their cost is the budget of the third.
+        progress: Show the progress of each run on standard error.
+    """
     truth = TRUTHS["pima"].log_evidence
     base, target = logistic_regression(load("pima"))
     algorithm = SMC(num_particles, FixedSchedule(np.linspace(0.0, 1.0, 10)), RandomWalk(5))
@@ -63,6 +74,7 @@ def run_demo(folder: Path, num_particles: int, progress: bool) -> None:
 
 
 def _table(entries: list[Entry], truth: float) -> Table:
+    """A row for each path: the estimate with its standard error, the true error, and the cost."""
     table = Table("path", "log evidence", "+-", "error", "evaluations", "seconds")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -74,7 +86,11 @@ def _table(entries: list[Entry], truth: float) -> Table:
 
 
 def _draw(entries: list[Entry], truth: float) -> Any:
-    """How far each answer is off and what it says of itself, and how much of the population each step leaves."""
+    """Two panels.
+
+    The left one has the true error of each path, with a mark at two reported standard errors. The right one has the
+    effective share of the particles after each step.
+    """
     figure, (left, right) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained", width_ratios=[1, 1.2])
     colors = ["tab:gray", "tab:orange", "tab:blue"]
     for i, (label, result, _) in enumerate(entries):

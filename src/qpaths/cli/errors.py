@@ -1,4 +1,7 @@
-"""Errors at the command line: one line each, and an exit code that says whose fault it is."""
+"""Errors at the command line: one line each, and an exit code that says whose fault it is.
+
+The line has what is wrong, what was given, and what to do. Tracebacks are for `--debug`.
+"""
 
 import sys
 from typing import Any, NoReturn

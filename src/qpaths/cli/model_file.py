@@ -1,4 +1,8 @@
-"""The evidence of a model that a Python file defines."""
+"""The evidence of a model that a Python file defines: what `qpaths evidence MODEL.py` does.
+
+The file defines three functions of one point: `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)`. It is run as
+a script with another name than `__main__`, so that code under `if __name__ == "__main__":` is left out.
+"""
 
 import runpy
 from pathlib import Path
@@ -15,7 +19,14 @@ _NAMES = ("log_prior", "log_likelihood", "sample_prior")
 
 
 def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path) -> Result:
-    """Run `qpaths.evidence` on the file's model; print the summary, save the result and a picture in the folder."""
+    """Run `qpaths.evidence` on the model of a file, and print the summary.
+
+    Args:
+        model: The Python file.
+        seed: The seed of the random numbers.
+        limits: Keyword arguments of `evidence` that limit the run, such as `budget`.
+        folder: Where the result, a picture and the checkpoint go. A call that is interrupted continues from there.
+    """
     parts = load_model(model)
     folder.mkdir(parents=True, exist_ok=True)
     result = evidence(
@@ -33,7 +44,10 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
 
 
 def load_model(model: Path) -> dict[str, Any]:
-    """The three functions that the file defines."""
+    """The three functions that the file defines, by name.
+
+    Raises `FileNotFoundError` or `ValueError` with advice if the file is missing, fails, or lacks one of them.
+    """
     if not model.is_file():
         raise FileNotFoundError(f"there is no file {model}: give a Python file that defines {', '.join(_NAMES)}.")
     try:
@@ -52,7 +66,7 @@ def load_model(model: Path) -> dict[str, Any]:
 
 
 def draw_marginals(result: Result, most: int = 12) -> Any:
-    """Histograms of the first coordinates of the posterior draws."""
+    """Weighted histograms of the first coordinates of the posterior draws, at most `most` of them."""
     leaves = [np.asarray(leaf).reshape(len(leaf), -1) for leaf in jax.tree.leaves(result.samples)]
     draws = np.concatenate(leaves, axis=1)[:, :most]
     weights = np.exp(result.log_weights - np.max(result.log_weights))

@@ -1,4 +1,7 @@
-"""Reads folders that `qpaths run` wrote: the rows of each, or the reason why they cannot be read."""
+"""Reads folders that `qpaths run` wrote: the rows of each, or the reason why they cannot be read.
+
+Nothing is run or written here. The report is made from what these functions return.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""The HTML of a report: one page with pictures, tables and verdicts that needs no other file."""
+"""The HTML of a report: one page with pictures, tables and verdicts that needs no other file.
+
+Each folder is a section: the claims with their verdicts, the pictures, the tables, and the settings with the
+environments that made the rows. All text is escaped (`_text`). Pictures and the style sheet are inside the page.
+"""
 
 import base64
 import functools
@@ -30,7 +34,12 @@ def _style() -> str:
 
 
 def render(stored: Sequence[Stored | Unreadable]) -> str:
-    """The whole page, from what the folders hold. Experiments draw their pictures here."""
+    """The whole page.
+
+    Args:
+        stored: What the folders hold, in the order of the sections. One that could not be read has a section that says
+            why.
+    """
     version = importlib.import_module(__package__.split(".")[0]).__version__
     title = "Experiments of the q-paths paper"
     sections = [_section(one) for one in stored]

@@ -9,7 +9,10 @@ from .page import render
 
 
 def write_report(folder: Path, page: Path) -> list[Unreadable]:
-    """Write the page of all experiments in a folder. An existing page is replaced when the new one is complete.
+    """Write the page of all experiments in a folder.
+
+    An existing page is replaced when the new one is complete. Raises `UserError` if the folder holds no runs, or if the
+    page cannot be written.
 
     Returns the folders that could not be shown. The page says why.
     """

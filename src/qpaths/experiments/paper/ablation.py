@@ -3,6 +3,15 @@
 This is not in the paper. Plain parts are those of Table 1. A variant replaces some of them by tuned ones, and every run
 makes the same number of likelihood evaluations. Each variant is tuned once and run with every seed, because the pilots
 are not what is compared.
+
+Settings:
+    problems: The toy between two normals, and data sets.
+    variants: What is tuned: none, "PART alone", "all but PART", all.
+    budget: Likelihood evaluations of a run, a gradient counted as two.
+    num_distributions, moves: Of the plain schedule and the plain kernel.
+    num_pilot: Particles of a pilot.
+
+Rows: as in `fig4`, and `num_particles`, as many as the budget pays for.
 """
 
 import functools

@@ -3,6 +3,15 @@
 The path of order q is the power mean of the endpoints (eq. qpath_mix_form). At q = 0 it is their mixture, with a mode
 at each endpoint. At q = 1 it is the geometric path, along which one normal moves from end to end. The figure shows
 q = 0, 0.5, 0.9 and 1 at ten betas.
+
+Settings:
+    q: Values of q, a panel each.
+    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
+    num_points: Points of the grid on which each density is computed.
+
+Rows:
+    grid, betas: The points and the betas.
+    densities: A normalized density for each beta, at the points of the grid.
 """
 
 from typing import Any

@@ -3,6 +3,15 @@
 Between N(-10, 1) and N(10, 1) a q very close to 1 changes the path. At q = 0.999 it resembles the geometric path, at
 q = 0.99 it covers the space between the endpoints, and at q = 0.98 it already resembles the mixture, which local moves
 cannot cross. The geometric path is drawn behind each panel, in gray.
+
+Settings:
+    q: Values of q, a panel each; q = 1 is always added.
+    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
+    num_points: Points of the grid on which each density is computed.
+
+Rows:
+    grid, betas: The points and the betas.
+    densities: A normalized density for each beta, at the points of the grid.
 """
 
 from typing import Any

@@ -6,6 +6,17 @@ steps, has a smaller error with one move than the geometric path has with 20, an
 The paper says 10,000 particles, but its medians and spreads are those of 1,000, which we run. At q = 0.9 and 0.94 the
 paper's runs have no number, because the formula as published is `log 0` there (`parts/regression.py`). Ours always have
 one, and the table says at which share of our particles the formula as published fails.
+
+Settings:
+    moves: Random-walk moves at each distribution, one violin each.
+    q: Values of q, a panel each.
+    num_particles, num_distributions: Of each run of SMC.
+
+Rows:
+    log_evidence, log_evidence_se: The estimate of the run and its own standard error.
+    delta_used: 1 - q.
+    num_steps, acceptance, likelihoods: Steps of the schedule, mean acceptance rate, likelihood evaluations.
+    share_lost: The share of the particles for which the formula as published has no number.
 """
 
 from typing import Any

@@ -4,6 +4,15 @@ Escort moments are to a q-exponential family what moments are to an exponential 
 them, as the moment-averaging path averages moments. It stays in the family, and spreads the mass more widely than the
 q-path of the same order. Each q fixes the degrees of freedom of the endpoints. Near q = 1 they are nearly normal, and
 the path is nearly the moment-averaging path.
+
+Settings:
+    q: Values of q between 1 and 3, two panels each.
+    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
+    num_points: Points of the grid on which each density is computed.
+
+Rows:
+    grid, betas: The points and the betas.
+    densities: A normalized density for each beta, at the points of the grid.
 """
 
 from typing import Any

@@ -3,6 +3,15 @@
 These densities are the q-exponential family of order q = 2: their reciprocals are parabolas, and so is the mean of two
 such reciprocals. So the path of order 2 stays in the family. Heavy tails change how a path of any order looks: here
 q = 1 still has two modes, as q = 0.5 has between normals, and large q approaches the minimum of the endpoints.
+
+Settings:
+    q: Values of q, a panel each.
+    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
+    num_points: Points of the grid on which each density is computed.
+
+Rows:
+    grid, betas: The points and the betas.
+    densities: A normalized density for each beta, at the points of the grid.
 """
 
 from typing import Any

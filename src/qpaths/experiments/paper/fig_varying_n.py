@@ -3,6 +3,17 @@
 The more data, the larger the log likelihood, and the sooner `exp(delta log w)` leaves the range of numbers in the
 formula as published: its smallest stable q rises towards 1. The best q is a little below 1 at every number of data. The
 paper gives no numbers for this figure, so its statements are judged.
+
+Settings:
+    num_data: Sizes of the subsamples; each seed has its own.
+    num_q: Values of 1 - q, from 1e-4 to 1 with equal distances in the logarithm; q = 1 is always added.
+    moves, num_particles, num_distributions: Of each run of SMC.
+
+Rows:
+    log_evidence, log_evidence_se: The estimate of the run and its own standard error.
+    delta_used: 1 - q.
+    num_steps, acceptance, likelihoods: Steps of the schedule, mean acceptance rate, likelihood evaluations.
+    share_lost: The share of the particles for which the formula as published has no number.
 """
 
 import itertools

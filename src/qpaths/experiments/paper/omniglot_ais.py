@@ -3,6 +3,14 @@
 Annealed importance sampling gives a lower bound on the log-likelihood of each Omniglot test image under a decoder
 model. The images are binarized once for all runs of a seed. They do not ship with qpaths: `qpaths data omniglot` says
 where to get them. The columns are those of `omniglot_bdmc` (`parts/decoders.py`).
+
+Settings: as in `omniglot_bdmc`, and
+    images: A file of images, `find` to look for one, or `simulated` for images that the model draws.
+
+Rows:
+    negative_bounds: The bound on the negative log-likelihood of each image.
+    distributions_used, leapfrog_used, pilot_seconds: What the column chose, and how long that took.
+    acceptance, seconds: The mean acceptance rate, and the time of the run without the compiler's.
 """
 
 from pathlib import Path

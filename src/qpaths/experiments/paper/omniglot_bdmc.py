@@ -6,6 +6,23 @@ upper bound. The gap between them bounds the error of both.
 
 The paper runs its released protocol. The other columns are ours (`parts/decoders.py`). With the paper's weights, which
 do not ship with qpaths, the gaps are also compared with those of the released example.
+
+Settings:
+    model: `default`, `paper`, or a file of weights.
+    base: Where the annealing starts: prior, encoder.
+    columns: Which protocols to run: released, kernel, tuned, split.
+    q, num_distributions: Values of q, and numbers of distributions.
+    num_leapfrog, num_chains: Leapfrog steps of a move, and chains for each image.
+    num_images, num_pilot_images: Images of a seed, and further images for the pilots.
+    precision: Of gradients and matrix products: mixed, float32, tensorfloat32.
+
+Rows:
+    lower, upper, lower_se: Mean bounds over the images.
+    gaps: The gap of each image.
+    single_gap, single_gap_se: The mean gap of single chains.
+    num_crossed: Images whose bounds cross.
+    distributions_used, leapfrog_used, pilot_seconds: What the column chose, and how long that took.
+    acceptance, seconds: The mean acceptance rate, and the time of the run without the compiler's.
 """
 
 from collections.abc import Iterable

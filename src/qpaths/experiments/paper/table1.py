@@ -7,6 +7,15 @@ choose q on one half of the seeds and judge it by the other half.
 
 In `parts/`, `table1_columns.py` has the columns, `table1_errors.py` the errors, and `table1_figures.py` the picture and
 the sheets.
+
+Settings:
+    datasets, schedules, moves: The lines of the table.
+    columns: Which columns to run: geometric, ess, grid, tuned.
+    num_q: Values of 1 - q on the grid, from 1e-5 to 0.1 with equal distances in the logarithm.
+    num_particles, num_distributions: Of the paper's columns, the latter for the linear schedule.
+    tuning_budget: Likelihood evaluations that `tune` may spend for the tuned column.
+
+Rows: as in `fig4`, and `spent`, the likelihood evaluations of the choice.
 """
 
 import math

@@ -1,4 +1,7 @@
-"""The data sets of the paper's regression experiments, and the model for them."""
+"""The data sets of the paper's regression experiments, and the model for them.
+
+The files are in `data/`, and `data/PROVENANCE.md` says where they come from. Their checksums are verified.
+"""
 
 import hashlib
 import io
@@ -59,15 +62,18 @@ def logistic_regression(data: Regression, prior_scale: float = 5.0) -> tuple[Den
 
 
 def _log_prior(scale: Array, weights: Float[Array, " columns"]) -> Scalar:
+    """The log density of independent normals, normalized."""
     normaliser = weights.size * (jnp.log(scale) + 0.5 * jnp.log(2 * jnp.pi))
     return -0.5 * jnp.sum(jnp.square(weights / scale)) - normaliser
 
 
 def _sample_prior(signed: Float[Array, "columns rows"], scale: Array, key: PRNGKey) -> Float[Array, " columns"]:
+    """A draw of the prior; the data only give its size."""
     return scale * jax.random.normal(key, signed.shape[:1], signed.dtype)
 
 
 def _log_joint(signed: Float[Array, "columns rows"], scale: Array, weights: Float[Array, " columns"]) -> Scalar:
+    """The log of prior times likelihood. `signed` has the predictors of each row times its label."""
     return _log_prior(scale, weights) + jnp.sum(log_sigmoid(weights @ signed))
 
 
@@ -79,5 +85,6 @@ def log_sigmoid(x: Array) -> Array:
 
 @log_sigmoid.defjvp
 def _log_sigmoid_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    """The derivative is `sigmoid(-x)`."""
     (x,), (dx,) = primals, tangents
     return log_sigmoid(x), jax.nn.sigmoid(-x) * dx

@@ -67,7 +67,7 @@ class Cells:
 
 
 def below_zero(statement: str, paper: str, differences: list[Estimate]) -> Claim:
-    """The claim that all differences are below zero; ours is the one that is least so."""
+    """The claim that all differences are below zero; our number is the largest of them."""
     least = max(differences, key=lambda difference: difference.value)
     verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in differences)
     return Claim(statement, paper, f"least: {in_words(least, 'nats')}", verdict)

@@ -97,7 +97,7 @@ def _model_file(name: str) -> Path:
 
 @functools.cache
 def test_images(name: str) -> np.ndarray:
-    """Gray test images from a file. The name `find` stands for the file that `find_omniglot` finds."""
+    """Gray test images from a file. If the name is `find`, `find_omniglot` looks for the file."""
     return load_omniglot(_images_file(name)).test
 
 

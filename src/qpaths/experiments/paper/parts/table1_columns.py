@@ -1,4 +1,8 @@
-"""The columns of Table 1: ways to choose the path, and with it perhaps the schedule, the kernel and the particles."""
+"""The columns of Table 1: ways to choose the path, and with it perhaps the schedule, the kernel and the particles.
+
+Three columns are the paper's, and differ in q alone. The fourth takes everything from `qpaths.tune`. To add a column,
+write its `plan` and put it into `COLUMNS`.
+"""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +27,7 @@ _ADAPTIVE_STEPS = {"pima": 14, "sonar": 20}
 
 
 class Plan(NamedTuple):
-    """What is run, and how many evaluations of the likelihood it took to choose it."""
+    """What is run, and the number of likelihood evaluations that the choice took."""
 
     path: QPath
     schedule: AbstractSchedule
@@ -50,25 +54,29 @@ class Column:
 
 @functools.cache
 def _problem(dataset: str) -> tuple[Density, Density]:
+    """Prior and posterior of logistic regression on a data set."""
     return logistic_regression(load(dataset))
 
 
 def _protocol(settings: Settings, seed: int) -> Plan:
-    """The paper's: a given q, its schedule, random-walk moves."""
+    """The protocol of the paper: a given q, its schedule, and random-walk moves."""
     schedule = schedule_of(settings["schedule"], settings["num_distributions"])
     path = q_path(*_problem(settings["dataset"]), settings["delta"])
     return Plan(path, schedule, RandomWalk(settings["moves"]), settings["num_particles"])
 
 
 def _by_ess(settings: Settings, seed: int) -> Plan:
-    """The paper's protocol with q by its heuristic, from as many draws of the prior as there are particles."""
+    """The protocol of the paper with q by its ESS heuristic, from as many draws of the prior as there are particles."""
     plan = _protocol(settings, seed)
     delta = _ess_delta(settings["dataset"], plan.schedule, plan.num_particles, seed)
     return plan._replace(path=q_path(*_problem(settings["dataset"]), delta), spent=plan.num_particles)
 
 
 def _by_tuning(settings: Settings, seed: int) -> Plan:
-    """All from pilots, then as many particles as the evaluations of the line's geometric run pay for."""
+    """Everything from pilots, with as many particles as the evaluations of the line's geometric run pay for.
+
+    The pilots are not part of that budget; the table gives their cost.
+    """
     tuned = _tuned(settings["dataset"], settings["tuning_budget"], seed)
     linear = settings["schedule"] == "linear"
     num_steps = settings["num_distributions"] - 1 if linear else _ADAPTIVE_STEPS[settings["dataset"]]
@@ -77,9 +85,12 @@ def _by_tuning(settings: Settings, seed: int) -> Plan:
     return Plan(path, schedule, kernel, evaluations // tuned.cost_per_particle, tuned.num_evaluations.cost)
 
 
-# The number of moves does not enter these two choices: lines that differ in it alone share them.
 @functools.cache
 def _ess_delta(dataset: str, schedule: AbstractSchedule, num_particles: int, seed: int) -> float:
+    """1 - q by the ESS heuristic.
+
+    The number of moves does not enter, so that lines that differ in it alone share the choice.
+    """
     path = q_path(*_problem(dataset), 0.0)
     # With a kernel that needs no gradients, so that the draws are weighed by the program that moves them.
     found = choose_q(
@@ -95,10 +106,12 @@ def _ess_delta(dataset: str, schedule: AbstractSchedule, num_particles: int, see
 
 @functools.cache
 def _tuned(dataset: str, budget: int, seed: int) -> Tuned:
+    """What `tune` chooses, shared by all lines of a data set."""
     return tune(q_path(*_problem(dataset), 0.0), key=_choice_key(seed), budget=budget)
 
 
 def _choice_key(seed: int) -> PRNGKey:
+    """A key for choices, apart from that of the run."""
     return jax.random.fold_in(jax.random.key(seed), 1)
 
 

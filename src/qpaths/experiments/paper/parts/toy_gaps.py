@@ -68,7 +68,7 @@ class Gaps:
 def gap_of(rows: list[Row]) -> Estimate:
     """The mean gap of some rows.
 
-    Each run has a standard error of its own, which is more accurate than the spread over a few seeds.
+    The standard error comes from those of the runs, which is more accurate than the spread over a few seeds.
     """
     error = float(np.sqrt(np.sum([row["gap_se"] ** 2 for row in rows]))) / len(rows)
     return Estimate(float(np.mean([row["gap"] for row in rows])), error)
