@@ -23,8 +23,8 @@ jax.config.update("jax_enable_x64", True)
 warnings.simplefilter("ignore")
 
 import qpaths as qp  # noqa: E402
-from qpaths.experiments.datasets import load, logistic_regression  # noqa: E402
-from qpaths.experiments.paper import TRUTHS  # noqa: E402
+from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
+from qpaths.experiments.paper.parts.published import TRUTHS  # noqa: E402
 from qpaths.experiments.store import Store  # noqa: E402
 
 

@@ -15,8 +15,8 @@ import numpy as np
 jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
-import qpaths.experiments  # noqa: E402
-from qpaths.experiments.datasets import load, logistic_regression  # noqa: E402
+import qpaths.experiments.paper.parts  # noqa: E402
+from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
 
 
 def main() -> None:
@@ -35,7 +35,7 @@ def main() -> None:
             "mean_reported_standard_error": round(float(np.mean([r.log_evidence_se for r in results])), 5),
         }
         print(name, truths[name], flush=True)
-    folder = pathlib.Path(qpaths.experiments.__path__[0]) / "data"
+    folder = pathlib.Path(qpaths.experiments.paper.parts.__path__[0]) / "data"
     (folder / "truths.json").write_text(json.dumps(truths, indent=1) + "\n", encoding="utf-8")
 
 

@@ -16,7 +16,10 @@ from jaxtyping import install_import_hook
 jax.config.update("jax_enable_x64", True)
 
 # Shapes of the inner loops are checked by `test_types.py` alone: there a check takes longer than what it checks.
-INNER = ("_numerics", "annealing", "arrays", "estimators", "evaluation", "kernels", "paths", "resampling", "schedules")
+INNER = {
+    *("annealing", "arrays", "estimators", "evaluation", "kernels", "numerics", "paths", "resampling", "schedules"),
+    "standard_errors",
+}
 OUTER = sorted(
     f"qpaths.{path.stem}"
     for path in (Path(__file__).parents[1] / "src" / "qpaths").iterdir()

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,18 +48,30 @@ def write(path: str | os.PathLike[str], kind: str, notes: dict[str, Any], tree: 
         "notes": notes,
         "tree": _encode(tree, (), arrays),
     }
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A temporary file that replaces `path` when the block ends, and is removed if the block raises.
+
+    It has the suffix of `path`, since some writers add one that is missing.
+
+        with replacing("page.html") as temporary:
+            temporary.write_text(content)
+    """
     path = Path(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     try:
-        with open(temporary, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
-            file.flush()
-            # Without this a power failure can leave the new name with none of the new bytes.
+        yield temporary
+        # Without this a power failure can leave the new name with none of the new bytes.
+        with open(temporary, "ab") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        with contextlib.suppress(OSError):  # its folder may be what is missing
+            temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> Contents:

@@ -1,11 +1,16 @@
 """Rows as if they had been run, at full size: what is made of rows is tested without making them."""
 
+import functools
+import os
+import types
+
 import matplotlib as mpl
 import numpy as np
 import pytest
 
-from qpaths.experiments.base import Row, find
-from qpaths.experiments.paper import TRUTHS, figures
+from qpaths.experiments.experiment import Row
+from qpaths.experiments.paper.parts.published import TRUTHS, figures
+from qpaths.experiments.registry import find
 
 mpl.use("Agg")
 
@@ -80,14 +85,103 @@ def _values(name, settings, rng):
     return {**values, "share_lost": float(settings["delta"] * settings["num_data"] > 37)}
 
 
+COINS = '''"""Coins, as an experiment of somebody else."""
+
+import time
+
+import jax
+
+from qpaths.experiments.experiment import Claim, Experiment, Run, Sheet
+from qpaths.experiments.judging import yes_or_no
+
+
+def _run_one(settings, seed):
+    time.sleep(settings["pause"])
+    return {"share": float(jax.random.uniform(jax.random.key(seed))) * settings["bias"]}
+
+
+EXPERIMENT = Experiment(
+    name="coins",
+    title="coins of several biases",
+    paper=None,
+    duration="1 s",
+    about="An experiment that one file adds.",
+    settings={"biases": [0.5, 1.0], "pause": 0.0},
+    smoke={"biases": [0.5]},
+    runs=lambda settings, num_seeds: [
+        Run({"bias": bias, "pause": settings["pause"]}, seed)
+        for bias in settings["biases"]
+        for seed in range(num_seeds)
+    ],
+    run_one=_run_one,
+    claims=lambda rows: [
+        Claim("shares are below the bias", "none", "all", yes_or_no(all(r["share"] < r["bias"] for r in rows)))
+    ],
+    sheets=lambda rows: [Sheet("Shares", ["seed", "share"], [[str(r.seed), str(r["share"])] for r in rows])],
+    num_seeds=4,
+    smoke_seeds=2,
+)
+'''
+
+
 @pytest.fixture
+def coins(tmp_path, monkeypatch):
+    """A package with one experiment, `coins`, that the registry searches: here and in other processes."""
+    package = "experiments_of_" + "".join(c if c.isalnum() else "_" for c in tmp_path.name)
+    folder = tmp_path / "mine"
+    (folder / package).mkdir(parents=True)
+    (folder / package / "__init__.py").write_text("")
+    (folder / package / "coins.py").write_text(COINS)
+    monkeypatch.syspath_prepend(folder)
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("QPATHS_EXPERIMENTS", package)
+    return folder / package
+
+
+@functools.cache
+def _rows(name):
+    experiment, rng = find(name), np.random.default_rng(1)
+    runs = experiment.runs(experiment.settings, min(experiment.num_seeds, 10))
+    made = [Row(run.settings, run.seed, _values(name, run.settings, rng)) for run in runs]
+    return sorted(made, key=lambda row: (str(row.settings), row.seed))
+
+
+@pytest.fixture(scope="session")
 def synthetic():
     """`synthetic(name)`: the rows of a full sweep of an experiment with noise, in the order of its store."""
+    return lambda name: list(_rows(name))
 
-    def rows(name):
-        experiment, rng = find(name), np.random.default_rng(1)
-        runs = experiment.runs(experiment.settings, min(experiment.num_seeds, 10))
-        made = [Row(run.settings, run.seed, _values(name, run.settings, rng)) for run in runs]
-        return sorted(made, key=lambda row: (str(row.settings), row.seed))
 
-    return rows
+def verdicts(name, rows):
+    """The verdict on each statement."""
+    return {claim.statement: claim.verdict for claim in find(name).claims(rows)}
+
+
+def changed(rows, change, **where):
+    """The rows with some of them changed."""
+
+    def matches(row):
+        return all(row[name] == value for name, value in where.items())
+
+    assert any(map(matches, rows)), where
+    return [Row(row.settings, row.seed, {**row.values, **change(row)}) if matches(row) else row for row in rows]
+
+
+def flipped(name, rows, wrong):
+    """The statements whose verdict is another one for the wrong rows."""
+    before, after = verdicts(name, rows), verdicts(name, wrong)
+    assert set(before) == set(after)
+    return [statement for statement, verdict in after.items() if verdict is not before[statement]]
+
+
+def only(statements, *words):
+    """Fail unless each of the statements has its word, and there is no other statement."""
+    assert len(statements) == len(words), statements
+    for statement, word in zip(sorted(statements), sorted(words), strict=True):
+        assert word in statement
+
+
+@pytest.fixture
+def claims():
+    """What tests of claims need: `verdicts`, `changed`, `flipped` and `only`."""
+    return types.SimpleNamespace(verdicts=verdicts, changed=changed, flipped=flipped, only=only)

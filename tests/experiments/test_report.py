@@ -9,9 +9,12 @@ import subprocess
 import pytest
 from typer.testing import CliRunner
 
-from qpaths import report
 from qpaths.cli import app
-from qpaths.experiments.base import Run, UserError, find
+from qpaths.experiments import folders
+from qpaths.experiments.errors import UserError
+from qpaths.experiments.experiment import Run
+from qpaths.experiments.page import render
+from qpaths.experiments.registry import find
 from qpaths.experiments.store import FILE, Store
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -48,18 +51,18 @@ class _Page(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
-@pytest.fixture
-def pages(tmp_path, synthetic):
-    """A folder with three experiments in it."""
+@pytest.fixture(scope="module")
+def text(tmp_path_factory, synthetic):
+    """The page of a folder with three experiments in it."""
+    folder = tmp_path_factory.mktemp("three")
     for name in ("fig4", "table1", "fig_varying_n"):
-        _store(tmp_path / name, name, synthetic(name)[::3])
-    return tmp_path
-
-
-def test_the_page_needs_no_other_file(pages):
-    done = CliRunner().invoke(app, ["report", str(pages)])
+        _store(folder / name, name, synthetic(name)[::3])
+    done = CliRunner().invoke(app, ["report", str(folder)])
     assert done.exit_code == 0, done.output
-    text = (pages / "report.html").read_text()
+    return (folder / "report.html").read_text()
+
+
+def test_the_page_needs_no_other_file(text):
     page = _Page(text)
     assert page.open == []
     assert len(page.images) == 3
@@ -75,16 +78,15 @@ def test_the_page_needs_no_other_file(pages):
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium to open the page in one")
-def test_a_browser_shows_every_picture(pages, tmp_path):
+def test_a_browser_shows_every_picture(text, tmp_path):
     """Headless Chromium reports the size of each picture and every error, through the title of the page."""
-    report.write_report(pages, pages / "page.html")
     probe = """<script>
       window.errors = []; window.addEventListener("error", e => window.errors.push(e.message || e.target.src), true);
       window.addEventListener("load", () => { document.title = JSON.stringify({
         pictures: [...document.images].map(i => i.complete ? i.naturalWidth : 0), errors: window.errors,
         wide: document.documentElement.scrollWidth - window.innerWidth}); });</script></head>"""
-    text = (pages / "page.html").read_text()
-    (pages / "page.html").write_text(text.replace("</head>", probe, 1))
+    page = tmp_path / "page.html"
+    page.write_text(text.replace("</head>", probe, 1))
     command = [
         BROWSER,
         "--headless",
@@ -95,7 +97,7 @@ def test_a_browser_shows_every_picture(pages, tmp_path):
         "--enable-logging=stderr",
         "--virtual-time-budget=5000",
         "--dump-dom",
-        (pages / "page.html").as_uri(),
+        page.as_uri(),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     title = done.stdout.split("<title>")[1].split("</title>")[0]
@@ -111,16 +113,16 @@ def test_a_browser_shows_every_picture(pages, tmp_path):
 def test_words_are_not_taken_for_tags(tmp_path, synthetic):
     rows = synthetic("fig_varying_n")[:3]
     _store(tmp_path, "fig_varying_n", rows)
-    stored = report.load(tmp_path)
+    stored = folders.load(tmp_path)
     stored.environments[0]["machine"] = "<script>alert(1)</script>"
-    assert "<script>" not in report.render([stored])
+    assert "<script>" not in render([stored])
 
 
 def test_a_folder_without_runs_is_told(tmp_path):
     with pytest.raises(UserError, match="holds no runs"):
-        report.load_all(tmp_path)
+        folders.load_all(tmp_path)
     with pytest.raises(UserError, match="there is no folder"):
-        report.load_all(tmp_path / "nowhere")
+        folders.load_all(tmp_path / "nowhere")
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 2
     assert not (tmp_path / "report.html").exists()
@@ -130,9 +132,9 @@ def test_rows_of_another_version_are_not_drawn(tmp_path, synthetic, monkeypatch)
     _store(tmp_path, "fig4", synthetic("fig4")[:3])
     version = find("fig4").version
     newer = dataclasses.replace(find("fig4"), version=version + 1)
-    monkeypatch.setattr(report, "find", lambda name: newer)
+    monkeypatch.setattr(folders, "find", lambda name: newer)
     with pytest.raises(UserError, match=f"of version {version} of fig4, and this qpaths draws version {version + 1}"):
-        report.load(tmp_path)
+        folders.load(tmp_path)
 
 
 def _execute(folder, statement):
@@ -148,7 +150,7 @@ def test_a_bad_folder_does_not_keep_the_others_from_the_page(tmp_path, synthetic
     _execute(tmp_path / "short", "UPDATE meta SET value = '{}' WHERE name = 'settings'")
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.exit_code == 2
-    assert "not all folders could be drawn, 3 not. The first: row 2 of" in done.stderr
+    assert "3 folders could not be drawn. The first: row 2 of" in done.stderr
     text = (tmp_path / "report.html").read_text()
     page = _Page(text)
     assert page.open == []
@@ -184,4 +186,4 @@ def test_a_page_that_cannot_be_written_leaves_the_old_one(tmp_path, synthetic, m
 def test_an_empty_sweep_has_a_page(tmp_path):
     with Store.create(tmp_path, find("fig4"), find("fig4").settings, 1):
         pass
-    assert "No run has finished yet" in report.render(report.load_all(tmp_path))
+    assert "No run has finished yet" in render(folders.load_all(tmp_path))

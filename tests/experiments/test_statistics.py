@@ -5,6 +5,7 @@ import pytest
 
 from qpaths.experiments.statistics import (
     Estimate,
+    choose_on_other_half,
     in_words,
     mean,
     median,
@@ -40,3 +41,13 @@ def test_numbers_have_the_digits_that_are_known():
     assert with_error(-0.5, float("nan")) == "-0.5"
     assert in_words(Estimate(-2.0, 0.3), "nats") == "2.00 ± 0.30 nats smaller"
     assert in_words(Estimate(2.0, 0.3), "nats") == "2.00 ± 0.30 nats larger"
+
+
+def test_a_choice_is_judged_by_values_that_did_not_choose_it():
+    values = {"a": {0: 1.0, 1: 9.0, 2: 1.0, 3: 9.0}, "b": {0: 9.0, 1: 1.0, 2: 9.0, 3: 1.0}}
+    # By the odd seeds `b` is best, and the even ones judge it; and the other way round.
+    assert choose_on_other_half(values, np.mean) == [("b", 0), ("b", 2), ("a", 1), ("a", 3)]
+    assert choose_on_other_half(values, lambda found: -np.mean(found)) == [("a", 0), ("a", 2), ("b", 1), ("b", 3)]
+    assert choose_on_other_half({"a": {0: 1.0}, "b": {0: 2.0}}, np.mean) == []
+    # Only `b` has odd seeds to be chosen by; `a` is chosen by the even ones, and has no odd seed to judge it.
+    assert choose_on_other_half({"a": {0: 1.0}, "b": {0: 2.0, 1: 2.0}}, np.mean) == [("b", 0)]

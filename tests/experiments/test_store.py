@@ -7,7 +7,8 @@ import sqlite3
 
 import pytest
 
-from qpaths.experiments.base import Experiment, Run, UserError
+from qpaths.experiments.errors import UserError
+from qpaths.experiments.experiment import Experiment, Run
 from qpaths.experiments.store import FILE, Store
 from qpaths.experiments.sweep import sweep
 
@@ -237,3 +238,18 @@ def test_the_environment_is_beside_the_rows(tmp_path):
         (environment,) = store.environments()
     assert {"qpaths", "jax", "numpy", "device", "precision", "commit", "started"} <= set(environment)
     assert json.dumps(environment)
+
+
+def test_a_folder_under_an_old_name_of_a_setting_is_continued(tmp_path):
+    """`orders` is `q` now: the folder is not refused, and takes the present name."""
+    settings = {**SETTINGS, "q": [1.0]}
+    experiment = dataclasses.replace(TINY, settings=settings)
+    rows = _fill(tmp_path, experiment=experiment, settings=settings)
+    old = json.dumps({**SETTINGS, "orders": [1.0]})
+    _change(tmp_path, f"UPDATE meta SET value = '{old}' WHERE name = 'settings'")
+    assert _fill(tmp_path, experiment=experiment, settings=settings) == rows
+    with Store.open(tmp_path) as store:
+        assert store.meta()["settings"] == settings
+    _change(tmp_path, f"UPDATE meta SET value = '{old}' WHERE name = 'settings'")
+    with pytest.raises(UserError, match=r"q = \[1.0\] there, \[0.5\] here"):
+        _fill(tmp_path, experiment=experiment, settings={**settings, "q": [0.5]})

@@ -1,1 +1,4 @@
-"""Experiments: one file per table or figure, and the data they need."""
+"""The harness of the experiments: what one is, how it is found, run, stored, judged and reported.
+
+`paper/` has one file per table or figure of the paper. Read `experiment.py` first.
+"""

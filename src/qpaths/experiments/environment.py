@@ -1,4 +1,8 @@
-"""Where rows were made: versions, device, precision, commit and time."""
+"""Where rows were made: versions, device, precision, commit and time.
+
+Each sweep notes its environment in the store. The same settings and seed can give other digits on another device or
+with another version, and the report shows which ones made the rows.
+"""
 
 import datetime
 import importlib
@@ -14,7 +18,7 @@ _PACKAGES = "jax", "jaxlib", "numpy", "scipy", "equinox"
 
 
 def describe() -> dict[str, Any]:
-    """The environment of this process, as words and numbers."""
+    """The environment of this process, as text that JSON can hold."""
     return {
         "qpaths": importlib.import_module(__package__.split(".")[0]).__version__,
         **{name: importlib.metadata.version(name) for name in _PACKAGES},
@@ -28,7 +32,10 @@ def describe() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit of the source tree, with a mark where files differ from it; None for an installed package."""
+    """The commit of the source tree, marked if files in `src` differ from it.
+
+    None for an installed package, or if git cannot be run.
+    """
     folder = Path(__file__).parent
     root = next((parent for parent in folder.parents if (parent / ".git").exists()), None)
     if root is None or not (root / "pyproject.toml").is_file():
@@ -41,5 +48,6 @@ def _commit() -> str | None:
 
 
 def _git(root: Path, *arguments: str) -> str:
+    """The output of a git command in a folder."""
     done = subprocess.run(["git", "-C", str(root), *arguments], capture_output=True, text=True, check=True, timeout=10)
     return done.stdout.strip()

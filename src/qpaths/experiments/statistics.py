@@ -1,11 +1,13 @@
 """Averages of stored rows with their uncertainty."""
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ..standard_errors import few_replicas
+
+Choice = TypeVar("Choice", str, float)
 
 
 class Estimate(NamedTuple):
@@ -42,6 +44,31 @@ def median_deviation(values: Any) -> float:
     """The median distance from the median."""
     values = np.asarray(values, float)
     return float(np.median(np.abs(values - np.median(values))))
+
+
+def choose_on_other_half(
+    values: Mapping[Choice, Mapping[int, float]], score: Callable[[list[float]], Any]
+) -> list[tuple[Choice, int]]:
+    """Choose by the even indices for the odd ones, and by the odd indices for the even ones.
+
+    The best of many noisy averages looks better than it is. A choice that is judged by values that did not choose it
+    has no such advantage.
+
+    Args:
+        values: For each choice a value per index, such as the error by seed.
+        score: A number for a list of values; the choice with the lowest one is taken.
+
+    Returns:
+        Pairs of a choice and an index to judge it by: first the even indices, then the odd ones.
+    """
+    pairs: list[tuple[Choice, int]] = []
+    for half in (0, 1):
+        others = {choice: [v for i, v in found.items() if i % 2 != half] for choice, found in values.items()}
+        scores = {choice: score(found) for choice, found in others.items() if found}
+        if scores:
+            best = min(scores, key=lambda choice: scores[choice])
+            pairs += [(best, i) for i in values[best] if i % 2 == half]
+    return pairs
 
 
 def _bootstrap_se(sets: Sequence[np.ndarray], statistic: Any, num: int = 400) -> float:

@@ -1,4 +1,9 @@
-"""The table of an experiment on disk: one SQLite file in a folder, one row per finished run, written as it finishes."""
+"""The table of an experiment on disk: one SQLite file in a folder, one row per finished run, written as it finishes.
+
+The file has three tables. `meta` says which experiment, version and settings it belongs to. `environments` says where
+rows were made. `rows` has the settings, the seed and the values of each run as JSON, with a checksum. Errors of SQLite
+become `UserError`s that say what to do.
+"""
 
 import contextlib
 import datetime
@@ -9,10 +14,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from .base import Experiment, Row, Run, Settings, UserError, canonical
+from .errors import UserError
+from .experiment import Experiment, Row, Run, Settings, canonical
+from .settings import under_present_names
 
 FILE = "runs.sqlite"
 SCHEMA = 1
+"""Version of the tables below; files of another version are refused."""
+
 _META = {"schema": int, "experiment": str, "version": int, "settings": dict, "num_seeds": int}
 
 _TABLES = """
@@ -35,9 +44,12 @@ CREATE TABLE IF NOT EXISTS rows (
 class Store:
     """The rows of one experiment with one set of settings, and the environments that made them.
 
-    A row is committed, and on the disk, before `add` returns: a process that is killed loses only the runs under way.
-    Rows are only ever added. The file says whose it is; a folder of another experiment, version or settings is refused
-    and left as it is.
+    A row is on the disk before `add` returns, so that a process that is killed loses only the runs in progress. Rows
+    are only ever added. A folder of another experiment, version or settings is refused and left as it is.
+
+        with Store.create(folder, experiment, settings, num_seeds) as store:
+            environment = store.add_environment(describe())
+            store.add(run, values, environment, seconds)
     """
 
     def __init__(self, folder: Path, connection: sqlite3.Connection):
@@ -47,7 +59,11 @@ class Store:
     @staticmethod
     @contextlib.contextmanager
     def create(folder: Path, experiment: Experiment, settings: Settings, num_seeds: int) -> Iterator["Store"]:
-        """The store in a folder, made if it is missing, for the rows of these settings."""
+        """Open the store in a folder for writing; make it if it is missing.
+
+        Raises `UserError` if the folder has rows of something else, or cannot be written. A folder without rows belongs
+        to nobody yet. More seeds are added to the stored ones; fewer change nothing.
+        """
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -75,7 +91,7 @@ class Store:
     @staticmethod
     @contextlib.contextmanager
     def open(folder: Path) -> Iterator["Store"]:
-        """The store that is in a folder, for reading."""
+        """Open the store in a folder for reading. Raises `UserError` if there is none."""
         if not (folder / FILE).is_file():
             raise UserError(f"{folder} holds no runs: give a folder that `qpaths run` wrote.")
         # Not read-only: a process that was killed in the middle of a commit leaves a journal to be rolled back.
@@ -86,7 +102,7 @@ class Store:
             yield store
 
     def meta(self) -> dict[str, Any]:
-        """Experiment, version, settings, number of seeds, and the schema of the file."""
+        """The experiment, its version, the settings, the number of seeds, and the schema of the file."""
         found = self.connection.execute("SELECT name, value FROM meta").fetchall()
         meta = {name: self._parsed(value) for name, value in found}
         if missing := sorted(set(_META) - set(meta)):
@@ -97,20 +113,21 @@ class Store:
         return meta
 
     def count(self) -> int:
+        """The number of rows."""
         return int(self.connection.execute("SELECT count(*) FROM rows").fetchone()[0])
 
     def keys(self) -> set[tuple[str, int]]:
-        """Which runs are there."""
+        """The keys of the stored runs (`Run.key`)."""
         return set(self.connection.execute("SELECT settings, seed FROM rows").fetchall())
 
     def add_environment(self, content: dict[str, Any]) -> int:
-        """Note where the rows to come are made."""
+        """Note where the next rows are made. Returns the number to give to `add`."""
         with self._complaints(), self.connection:
             cursor = self.connection.execute("INSERT INTO environments (content) VALUES (?)", [canonical(content)])
         return int(cursor.lastrowid or 0)
 
     def environments(self) -> list[dict[str, Any]]:
-        """Every environment that made a row, oldest first."""
+        """Every environment that made a row, the oldest first."""
         found = self.connection.execute(
             "SELECT content FROM environments WHERE id IN (SELECT environment FROM rows) ORDER BY id"
         )
@@ -120,17 +137,18 @@ class Store:
         return contents
 
     def _parsed(self, text: Any) -> Any:
+        """Read JSON; anything else means that the file is damaged."""
         try:
             return json.loads(text)
         except (ValueError, TypeError) as error:
             raise damaged(self.folder, error) from error
 
     def seconds(self) -> float:
-        """Time of all runs together."""
+        """The total time of all runs."""
         return float(self.connection.execute("SELECT coalesce(sum(seconds), 0) FROM rows").fetchone()[0])
 
     def add(self, run: Run, values: dict[str, Any], environment: int, seconds: float) -> None:
-        """Add the row of a run; one that is already there stays."""
+        """Add the row of a run. A row that is already stored stays as it is."""
         settings, seed = run.key
         content = canonical(values)
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
@@ -143,7 +161,7 @@ class Store:
             )
 
     def rows(self) -> list[Row]:
-        """Every row, in an order that does not depend on when each was made."""
+        """All rows, in an order that does not depend on when they were made. Raises `UserError` if one is damaged."""
         with self._complaints():
             found = self.connection.execute(
                 "SELECT id, settings, seed, content, checksum FROM rows ORDER BY settings, seed"
@@ -160,13 +178,16 @@ class Store:
         return rows
 
     def _tables(self) -> list[str]:
+        """The names of the tables in the file."""
         found = self.connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
         return [name for (name,) in found]
 
     def _meta_count(self) -> int:
+        """The number of entries in `meta`; zero in a file that was never written."""
         return int(self.connection.execute("SELECT count(*) FROM meta").fetchone()[0])
 
     def _check_schema(self) -> None:
+        """Raise if the file is in another version of the format."""
         schema = self.meta().get("schema")
         if schema != SCHEMA:
             raise UserError(
@@ -175,6 +196,7 @@ class Store:
             )
 
     def _write_meta(self, **content: Any) -> None:
+        """Write entries of `meta`, each in the place of an older one."""
         with self.connection:
             self.connection.executemany(
                 "INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value",
@@ -183,7 +205,7 @@ class Store:
 
     @contextlib.contextmanager
     def _complaints(self) -> Iterator[None]:
-        """What SQLite has to say, in words that say what to do."""
+        """Turn errors of SQLite into a `UserError` that says what to do."""
         try:
             yield
         except sqlite3.Error as error:
@@ -192,6 +214,7 @@ class Store:
 
 @contextlib.contextmanager
 def _opened(folder: Path, mode: str) -> Iterator[Store]:
+    """The store of a folder with an open connection; `mode` is that of SQLite, `rw` or `rwc`."""
     path = folder / FILE
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=30)
@@ -202,7 +225,7 @@ def _opened(folder: Path, mode: str) -> Iterator[Store]:
 
 
 def _in_words(path: Path, error: sqlite3.Error) -> UserError:
-    """An error of SQLite by its kind: no room, no right to write, another program at work, or damage."""
+    """The error for an error of SQLite: no room, no permission, another program at work, or damage."""
     kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
         return UserError(
@@ -217,7 +240,7 @@ def _in_words(path: Path, error: sqlite3.Error) -> UserError:
 
 
 def damaged(folder: Path, reason: object) -> UserError:
-    """The error for a table that is not as it was written."""
+    """The error for a file that is not as it was written."""
     return UserError(
         f"{folder / FILE} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another "
         f"folder."
@@ -225,11 +248,12 @@ def damaged(folder: Path, reason: object) -> UserError:
 
 
 def _checksum(settings: str, seed: int, content: str) -> str:
+    """A digest of a row, by which damage is found."""
     return hashlib.sha256(f"{settings}\n{seed}\n{content}".encode()).hexdigest()
 
 
 def _check_same(folder: Path, meta: dict[str, Any], experiment: Experiment, settings: Settings) -> None:
-    """Raise if a folder with rows belongs to something else."""
+    """Raise if a folder with rows belongs to another experiment, version or settings."""
     advice = "nothing was changed; take another folder with --out."
     if meta["experiment"] != experiment.name:
         raise UserError(f"{folder} holds runs of {meta['experiment']}, not of {experiment.name}: {advice}")
@@ -238,7 +262,7 @@ def _check_same(folder: Path, meta: dict[str, Any], experiment: Experiment, sett
             f"{folder} holds runs of version {meta['version']} of {experiment.name}, and this is version "
             f"{experiment.version}: {advice}"
         )
-    old = meta["settings"]
+    old = under_present_names(meta["settings"], experiment.settings)
     different = [name for name in {**old, **settings} if old.get(name) != settings.get(name)]
     if different:
         shown = ", ".join(f"{name} = {old.get(name)} there, {settings.get(name)} here" for name in different)

@@ -1,4 +1,8 @@
-"""A sweep: the runs of an experiment that are not in the store yet, here or in worker processes."""
+"""A sweep does the runs of an experiment that are not in the store yet, here or in worker processes.
+
+A run is a function of its settings and its seed alone, so that runs can be done in any order and in any process. Only
+the parent process writes to the store, one row at a time, as soon as a run is finished.
+"""
 
 import concurrent.futures
 import concurrent.futures.process
@@ -13,18 +17,32 @@ from typing import Any
 
 import jax
 
-from .base import Experiment, Run, Settings, UserError, find
 from .environment import describe
+from .errors import UserError
+from .experiment import Experiment, Run, Settings
+from .registry import find
 from .store import Store
 
+Result = tuple[Run, dict[str, Any], float]
+"""A run, its values, and its seconds."""
+
 Progress = Callable[[int, int, Run | None], None]
-"""Is told how many runs are done, how many there are, and which one was the last."""
+"""Called with the number of runs that are done, the number of all runs, and the last run, None at the start."""
 
 
 def sweep(
     experiment: Experiment, settings: Settings, num_seeds: int, store: Store, *, jobs: int = 1, progress: Progress
 ) -> None:
-    """Do the runs that are missing, and store each row as it finishes. The rows do not depend on `jobs`."""
+    """Do the runs that are missing, and store each row as it finishes.
+
+    Args:
+        experiment: What to run. Workers find it by its name.
+        settings: The settings of the sweep, digests of its inputs included.
+        num_seeds: The seeds are 0 to `num_seeds - 1`.
+        store: Where rows are, and where they go.
+        jobs: The number of worker processes; 1 runs in this process. The rows do not depend on it.
+        progress: Called before the first run and after each one.
+    """
     runs = experiment.runs(settings, num_seeds)
     finished = store.keys()
     pending = [run for run in runs if run.key not in finished]
@@ -39,16 +57,21 @@ def sweep(
         progress(done, len(runs), run)
 
 
-def _results(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[tuple[Run, dict[str, Any], float]]:
-    if jobs == 1:
-        for run in runs:
-            with _named(run):
-                values, seconds = _timed(experiment, run)
-            yield run, values, seconds
+def _results(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[Result]:
+    """The result of each run, in the order in which they finish."""
+    if jobs > 1:
+        yield from _results_of_workers(experiment, runs, min(jobs, len(runs)))
         return
+    for run in runs:
+        with _named(run):
+            values, seconds = _timed(experiment, run)
+        yield run, values, seconds
+
+
+def _results_of_workers(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[Result]:
+    """The result of each run, from worker processes. They end when this generator is closed."""
     context = multiprocessing.get_context("spawn")  # a forked copy of a process that has used jax can hang
     precision = bool(jax.config.read("jax_enable_x64"))
-    jobs = min(jobs, len(runs))
     arguments = (precision, jobs, context.Value("i", 0))
     with concurrent.futures.ProcessPoolExecutor(jobs, context, _start, arguments) as pool:
         futures = {pool.submit(_work, experiment.name, run): run for run in runs}
@@ -63,15 +86,16 @@ def _results(experiment: Experiment, runs: list[Run], jobs: int) -> Iterator[tup
 
 
 def _timed(experiment: Experiment, run: Run) -> tuple[dict[str, Any], float]:
+    """The values of a run and its seconds."""
     start = time.perf_counter()
     values = experiment.run_one(run.settings, run.seed)
     return values, time.perf_counter() - start
 
 
 def _start(precision: bool, num_workers: int, num_started: Any) -> None:
-    """In a new worker: the precision of its parent, cores of its own, and an end when the parent ends.
+    """Set up a new worker: the precision of its parent, a share of the cores, and an end when the parent ends.
 
-    Ctrl-C reaches all processes of a terminal; it is for the parent to act on.
+    Ctrl-C reaches all processes of a terminal. Workers ignore it, and the parent ends them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     jax.config.update("jax_enable_x64", precision)
@@ -90,19 +114,20 @@ def _start(precision: bool, num_workers: int, num_started: Any) -> None:
 
 
 def _take_cores(number: int, num_workers: int) -> None:
-    """Keep a worker to its share of the cores: threads of several on one core keep each other waiting."""
+    """Bind a worker to its share of the cores, since threads of several workers on one core wait for each other."""
     if hasattr(os, "sched_setaffinity"):
         cores = sorted(os.sched_getaffinity(0))
         os.sched_setaffinity(0, cores[number::num_workers] or {cores[number % len(cores)]})
 
 
 def _work(name: str, run: Run) -> tuple[dict[str, Any], float]:
+    """One run in a worker, which finds the experiment by its name."""
     return _timed(find(name), run)
 
 
 @contextlib.contextmanager
 def _named(run: Run) -> Iterator[None]:
-    """An error of a run says which run it was; the rows before it are stored."""
+    """Add to an error of a run which run it was, and that the rows before it are stored."""
     try:
         yield
     except concurrent.futures.process.BrokenProcessPool as error:

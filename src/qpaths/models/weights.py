@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ..storage import replacing
+
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """The arrays in an `.npz` or `.safetensors` file, by name."""
@@ -28,18 +30,14 @@ def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
 
 
 def write_arrays(path: str | os.PathLike[str], arrays: Mapping[str, Any]) -> None:
-    """Write arrays by name; a file already there is replaced as a whole."""
-    path, suffix = Path(path), _suffix(path)
+    """Write arrays by name. An existing file is replaced when the new one is complete."""
     plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{suffix}")
-    try:
+    suffix = _suffix(path)
+    with replacing(path) as temporary:
         if suffix == ".safetensors":
             _safetensors().save_file(plain, temporary)
         else:
             np.savez(temporary, **plain)  # type: ignore[arg-type]
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def check_destination(path: str | os.PathLike[str]) -> None:

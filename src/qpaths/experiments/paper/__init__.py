@@ -1,0 +1,1 @@
+"""The experiments of the paper, one file per table or figure. `parts/` has what they share."""

@@ -1,0 +1,200 @@
+"""Table 1: error of the log evidence on Pima and Sonar, by path, schedule and number of moves.
+
+The paper compares three columns: the geometric path, the q-path with q by the ESS heuristic, and the best q-path of a
+grid. A fourth column is ours: what `qpaths.tune` chooses, with as many particles as the likelihood evaluations of the
+line allow. The paper shows the best of 20 values of q, by the error itself. The tables do the same, but the verdicts
+choose q on one half of the seeds and judge it by the other half.
+
+In `parts/`, `table1_columns.py` has the columns, `table1_errors.py` the errors, and `table1_figures.py` the picture and
+the sheets.
+
+Settings:
+    datasets, schedules, moves: The lines of the table.
+    columns: Which columns to run: geometric, ess, grid, tuned.
+    num_q: Values of 1 - q on the grid, from 1e-5 to 0.1 with equal distances in the logarithm.
+    num_particles, num_distributions: Of the paper's columns, the latter for the linear schedule.
+    tuning_budget: Likelihood evaluations that `tune` may spend for the tuned column.
+
+Rows: as in `fig4`, and `spent`, the likelihood evaluations of the choice.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..experiment import Claim, Experiment, Row, Run, Settings, Verdict
+from ..judging import all_of, judge
+from ..settings import check_numbers, check_words
+from ..statistics import Estimate, in_words, median, median_difference
+from .parts.published import TRUTHS
+from .parts.regression import SCHEDULES, run_smc
+from .parts.table1_columns import COLUMNS, Column
+from .parts.table1_errors import Errors, Line, name_of
+from .parts.table1_figures import pictures, sheets
+
+
+def _check(settings: Settings) -> None:
+    """Raise if a setting names something unknown, or is too small to run."""
+    check_words(settings, "datasets", TRUTHS)
+    check_words(settings, "schedules", SCHEDULES)
+    check_words(settings, "columns", (column.name for column in COLUMNS))
+    check_numbers(settings, 1, "moves", "num_q", "tuning_budget")
+    check_numbers(settings, 2, "num_particles", "num_distributions")
+
+
+def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    """Every line of the table with every column, every q of the column, and every seed."""
+    common = {name: settings[name] for name in ("num_particles", "num_distributions", "tuning_budget")}
+    lines = [
+        {"dataset": dataset, "schedule": schedule, "moves": moves}
+        for dataset in settings["datasets"]
+        for schedule in settings["schedules"]
+        for moves in settings["moves"]
+    ]
+    # Runs of one shape come one after the other: each shape is compiled once.
+    return [
+        Run({**line, "column": column.name, "delta": delta, **common}, seed)
+        for line in lines
+        for column in COLUMNS
+        if column.name in settings["columns"]
+        for delta in column.deltas(settings)
+        for seed in range(num_seeds)
+    ]
+
+
+def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Let the column choose what to run, and run it. `spent` counts the evaluations of the choice."""
+    column = next(column for column in COLUMNS if column.name == settings["column"])
+    path, schedule, kernel, num_particles, spent = column.plan(settings, seed)
+    values = run_smc(path, schedule, kernel, num_particles, key=jax.random.key(seed))
+    return {**values, "spent": spent}
+
+
+def _claims(rows: list[Row]) -> list[Claim]:
+    """Each column against the geometric path, by schedule; then the tuned column against all others."""
+    table = Errors(rows)
+    pairs = [(schedule, column) for schedule in ("linear", "adaptive") for column in table.columns[1:]]
+    claims = [claim for schedule, column in pairs if (claim := _beats_geometric(table, schedule, column))]
+    return [*claims, *_tuned_claims(table)]
+
+
+def _tuned_claims(table: Errors) -> list[Claim]:
+    """Whether the tuned column is below every other column, and below every number of the paper, line by line."""
+    others = [found for line in table.lines if (found := _against_columns(table, line))]
+    paper = [found for line in table.lines if (found := _against_paper(table, line))]
+    every = "every other column, at the same number of likelihood evaluations, in at least 10 lines of 12"
+    claims = [_below(every, others, 10 / 12)] if others else []
+    return [*claims, _below("the best figure of the paper in every line", paper, 1.0)] if paper else claims
+
+
+def _below(what: str, found: list[tuple[Verdict, float]], share: float) -> Claim:
+    """The claim that the tuned column is below something in a share of the lines.
+
+    `found` has a verdict for each line, and how many times smaller the error is.
+    """
+    verdicts, times = [verdict for verdict, _ in found], [ratio for _, ratio in found]
+    words = f"in {verdicts.count(Verdict.HOLDS)} of {len(verdicts)} beyond noise; "
+    words += f"{min(times):,.1f} to {max(times):,.1f} times smaller"
+    return Claim(f"the tuned column is below {what}", "ours", words, _most_of(verdicts, share))
+
+
+def _against_columns(table: Errors, line: Line) -> tuple[Verdict, float] | None:
+    """Whether the tuned error is below that of all other columns, and how many times below the next."""
+    tuned = table.fair(line, "tuned")
+    others = [errors for c in table.columns if c.name != "tuned" and (errors := table.fair(line, c.name))]
+    if not tuned or not others:
+        return None
+    truth = TRUTHS[line[0]].standard_error
+    lower = [_judge_lower(median_difference(tuned, errors), truth, 0.0) for errors in others]
+    return all_of(lower), min(median(errors).value for errors in others) / median(tuned).value
+
+
+def _against_paper(table: Errors, line: Line) -> tuple[Verdict, float] | None:
+    """Whether the tuned error is below the paper's best, and how many times below."""
+    tuned = table.fair(line, "tuned")
+    paper = [float(one["median_abs_error"]) for c in table.columns if (one := table.printed(line, c))]
+    if not tuned or not paper:
+        return None
+    ours = median(tuned)
+    return _judge_lower(ours, TRUTHS[line[0]].standard_error, min(paper)), min(paper) / ours.value
+
+
+def _judge_lower(estimate: Estimate, truth_error: float, bound: float) -> Verdict:
+    """Whether an estimate is below a bound, with the uncertainty of the truth added to its own."""
+    return judge(estimate.value, float(np.hypot(estimate.standard_error, truth_error)), -np.inf, bound)
+
+
+def _most_of(verdicts: Sequence[Verdict], share: float) -> Verdict:
+    """Whether a share of the verdicts hold; open if the open ones decide."""
+    enough = math.ceil(share * len(verdicts) - 1e-9)
+    if verdicts.count(Verdict.HOLDS) >= enough:
+        return Verdict.HOLDS
+    return Verdict.FAILS if len(verdicts) - verdicts.count(Verdict.FAILS) < enough else Verdict.OPEN
+
+
+def _beats_geometric(table: Errors, schedule: str, column: Column) -> Claim | None:
+    """Whether a column's median error is below that of the geometric path in every line with a schedule."""
+    differences = {
+        line: difference
+        for line in table.lines
+        if line[1] == schedule and (difference := _over_geometric(table, line, column))
+    }
+    if not differences:
+        return None
+    paper = [(table.printed(line, column), table.printed(line, table.columns[0])) for line in differences]
+    known = [float(a["median_abs_error"]) < float(b["median_abs_error"]) for a, b in paper if a and b]
+    least = max(differences, key=lambda line: differences[line].value)
+    lower = sum(difference.value < 0 for difference in differences.values())
+    return Claim(
+        f"{schedule} schedule: {column.label} has a smaller median error than the geometric path in every line",
+        f"in {sum(known)} of {len(known)}" if known else "not given",
+        f"in {lower} of {len(differences)}, q chosen on other seeds; least in {name_of(least)}: "
+        f"{in_words(differences[least], 'nats')}",
+        all_of(judge(*difference, -np.inf, 0.0) for difference in differences.values()),
+    )
+
+
+def _over_geometric(table: Errors, line: Line, column: Column) -> Estimate | None:
+    """The median error of a column minus that of the geometric path; None unless both have runs."""
+    ours, geometric = table.fair(line, column.name), table.fair(line, "geometric")
+    if not ours or not geometric:
+        return None
+    difference = median_difference(ours, geometric)
+    error = float(np.hypot(difference.standard_error, TRUTHS[line[0]].standard_error))
+    return Estimate(difference.value, error)
+
+
+EXPERIMENT = Experiment(
+    name="table1",
+    title="Pima and Sonar: error of the log evidence by path, schedule and moves",
+    paper="Table 1",
+    duration="40 min",
+    about="Sequential Monte Carlo on logistic regression: 10,000 particles, systematic resampling at every step, "
+    "random-walk moves with the particles' covariance; a linear schedule of 10 distributions, or an adaptive one that "
+    "steps to half the effective sample size. The grid is the best of 20 values of 1 - q, log-spaced from 1e-5 to 0.1. "
+    "The tuned column takes path, reference, schedule and kernel from qpaths.tune, and as many particles as the "
+    "likelihood evaluations of the line allow.",
+    settings={
+        "datasets": ["pima", "sonar"],
+        "schedules": ["linear", "adaptive"],
+        "moves": [1, 3, 5],
+        "columns": [column.name for column in COLUMNS],
+        "num_q": 20,
+        "num_particles": 10_000,
+        "num_distributions": 10,
+        "tuning_budget": 1_000_000,
+    },
+    smoke={"datasets": ["pima"], "moves": [1], "num_q": 2, "num_particles": 200, "tuning_budget": 200_000},
+    runs=_runs,
+    run_one=_run_one,
+    check=_check,
+    pictures=pictures,
+    sheets=sheets,
+    claims=_claims,
+    num_seeds=10,
+    smoke_seeds=2,
+    version=3,
+)

@@ -1,0 +1,11 @@
+"""The ablation: a part that can be left out changes the verdict."""
+
+from qpaths.experiments.paper.parts.published import TRUTHS
+
+
+def test_a_part_that_can_be_left_out_is_seen(synthetic, claims):
+    rows = synthetic("ablation")
+    better = claims.changed(
+        rows, lambda row: {"log_evidence": TRUTHS["sonar"].log_evidence}, problem="sonar", variant="all but q"
+    )
+    claims.only(claims.flipped("ablation", rows, better), "sonar: no part can be left out")
