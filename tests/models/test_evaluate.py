@@ -4,9 +4,9 @@ import inspect
 
 import jax
 import jax.numpy as jnp
-import jax.scipy.stats as jst
 import numpy as np
 import pytest
+from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import Population, anneal
@@ -92,7 +92,7 @@ def test_bounds_bracket_a_known_evidence(key):
     decoder = GaussianDecoder(Network.random(key, [2, 4]), 0.5)
     z, x = simulate(decoder, 300, key=key)
     weight = np.asarray(decoder.network.layers[0].weight)
-    exact = jst.multivariate_normal.logpdf(x, np.zeros(4), weight @ weight.T + 0.25 * np.eye(4))
+    exact = stats.multivariate_normal(np.zeros(4), weight @ weight.T + 0.25 * np.eye(4)).logpdf(x)
     # A base that is not the prior, as an encoder would give it, changes the bounds but not what they bound.
     base = DiagonalNormal(jnp.zeros(2, jnp.float32), jnp.full(2, 0.8, jnp.float32))
     cases = (
@@ -102,10 +102,10 @@ def test_bounds_bracket_a_known_evidence(key):
     for problem, algorithm in cases:
         bounds = evaluate_bounds(problem, x, z, algorithm, key=key)
         for sandwich in (bounds, bounds.averaged()):
-            below, above = exact - sandwich.lower, sandwich.upper - exact
-            assert jnp.mean(below) > -5 * jnp.std(below) / 300**0.5
-            assert jnp.mean(above) > -5 * jnp.std(above) / 300**0.5
-            assert jnp.mean(sandwich.gap) > 0.2
+            below, above = exact - np.asarray(sandwich.lower), np.asarray(sandwich.upper) - exact
+            assert np.mean(below) > -5 * np.std(below) / 300**0.5
+            assert np.mean(above) > -5 * np.std(above) / 300**0.5
+            assert np.mean(sandwich.gap) > 0.2
         # Jensen's inequality holds for every observation, not only in the mean.
         assert jnp.all(bounds.averaged().gap <= bounds.gap + 1e-5)
 
@@ -146,7 +146,7 @@ def test_a_guide_changes_the_way_and_not_the_law(q, model, data, key):
 def test_low_precision_is_near_and_reports_full_precision(model, data):
     z, x = data
     low = low_precision(model.decoder)
-    exact, rough = (jax.vmap(jax.value_and_grad(d.log_likelihood))(z, x) for d in (model.decoder, low))
+    exact, rough = (jax.jit(jax.vmap(jax.value_and_grad(d.log_likelihood)))(z, x) for d in (model.decoder, low))
     assert rough[0].dtype == rough[1].dtype == jnp.float32
     np.testing.assert_allclose(rough[0], exact[0], rtol=0.02)
     np.testing.assert_allclose(rough[1], exact[1], atol=0.05 * float(jnp.max(jnp.abs(exact[1]))))
