@@ -8,8 +8,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
-    ["_types", "_checks", "_modules", "storage", "cost", "remarks"],
+    ["_types", "_checks", "_modules", "storage", "cost", "remarks", "progress"],
     ["arrays"],
+    ["checkpoints"],
     ["numerics"],
     ["deformed", "densities"],
     ["families"],
@@ -30,7 +31,7 @@ LAYERS = [
     ["algorithms.checks", "algorithms.base"],
     ["algorithms.ais", "algorithms.smc", "algorithms.tempering", "algorithms.tvo"],
     ["algorithms.pt"],
-    ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.progress"],
+    ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.islands"],
     ["algorithms.driver"],
     ["algorithms"],
     ["tuning.pilot", "tuning.reference", "tuning.compare"],
@@ -39,7 +40,7 @@ LAYERS = [
     ["tuning.chain_search"],
     ["tuning.for_chains", "tuning.store"],
     ["tuning"],
-    ["front_door.islands", "front_door.endpoints"],
+    ["front_door.endpoints"],
     ["front_door.checks", "front_door.limits", "front_door.certificate", "front_door.checkpoint"],
     ["front_door.findings"],
     ["front_door"],

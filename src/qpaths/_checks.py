@@ -1,5 +1,6 @@
 """Checks of arguments that are concrete; traced ones pass, and bad values among them come out as NaN or a status."""
 
+import numbers
 from typing import Any
 
 import jax
@@ -26,3 +27,17 @@ def check_not_nan(name: str, value: Any) -> None:
     """Raise if a concrete `value` has a NaN."""
     if is_concrete(value) and np.isnan(np.asarray(value)).any():
         raise ValueError(f"`{name}` must be a number, got {value}: check the computation that made it.")
+
+
+def check_num(name: str, num: int, smallest: int = 2) -> None:
+    """Raise if a number of particles, chains or temperatures is too small, or no integer."""
+    if not isinstance(num, numbers.Integral):
+        raise TypeError(f"`{name}` must be an integer, got {num!r}: give one such as {max(smallest, 100)}.")
+    if num < smallest:
+        raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
+
+
+def check_chunk_size(chunk_size: int | None) -> None:
+    """Raise if no particle would be moved at once."""
+    if chunk_size is not None:
+        check_num("chunk_size", chunk_size, smallest=1)

@@ -8,7 +8,7 @@ import equinox as eqx
 from .cost import Cost
 from .kernels import AbstractKernel
 from .remarks import Remark
-from .schedules import AbstractFixedSchedule
+from .schedules import AbstractFixedSchedule, AbstractSchedule
 
 
 class Recipe(eqx.Module):
@@ -49,3 +49,14 @@ class Recipe(eqx.Module):
     def cost_per_particle(self) -> Cost:
         """What one particle or chain costs, fits of the kernel not counted."""
         return self.kernel.start_cost(1) + self.num_steps * self.kernel.num_steps * self.kernel.cost
+
+
+def check_parts(kernel: Any, *schedules: Any) -> None:
+    """Raise unless an algorithm was given a kernel and, where it takes one, a schedule."""
+    if not isinstance(kernel, AbstractKernel):
+        raise TypeError(f"`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got {kernel!r}.")
+    for schedule in schedules:
+        if not isinstance(schedule, AbstractSchedule):
+            raise TypeError(
+                f"`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got {schedule!r}."
+            )

@@ -39,6 +39,10 @@ class Status(enum.IntEnum):
         }[self]
 
 
+class CollapsedError(FloatingPointError):
+    """No particle of a run has any weight: the target is -inf wherever they are."""
+
+
 class Stats(TypedDict, total=False):
     """Statistics of a run, one entry per beta after the first. Which there are depends on the algorithm."""
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths import progress
 from qpaths.algorithms import checkpoint as checkpoints
-from qpaths.algorithms import driver, progress
+from qpaths.algorithms import driver
 from qpaths.annealing import Annealing
 
 KEY = jax.random.key(3)

@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Float
 
+from .._checks import check_chunk_size, check_num
 from .._types import AnyArray, Point, Scalar
 from ..annealing import Annealing, Population, State, anneal, begin
 from ..annealing.loop import frozen, pilot_params
@@ -14,11 +15,12 @@ from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
+from ..recipe import check_parts
 from ..results import Result, Stats
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from ..standard_errors import importance_log_evidence
 from .base import AbstractAnnealer
-from .checks import check_chunk_size, check_num, check_parts, raise_fault
+from .checks import raise_fault
 
 _PILOT_PARTICLES = 64, 512
 

@@ -1,6 +1,5 @@
-"""What is checked before and after a run."""
+"""What is checked after a run."""
 
-import numbers
 from typing import Any
 
 import jax.numpy as jnp
@@ -10,39 +9,8 @@ from ..annealing import Fault
 from ..arrays import to_host
 from ..densities import evaluate
 from ..evaluation import AbstractEvaluator
-from ..kernels import AbstractKernel
 from ..paths import Reversed
-from ..results import Status
-from ..schedules import AbstractSchedule
-
-
-def check_num(name: str, num: int, smallest: int = 2) -> None:
-    """Raise if a number of particles, chains or temperatures is too small, or no integer."""
-    if not isinstance(num, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer, got {num!r}: give one such as {max(smallest, 100)}.")
-    if num < smallest:
-        raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
-
-
-def check_chunk_size(chunk_size: int | None) -> None:
-    """Raise if no particle would be moved at once."""
-    if chunk_size is not None:
-        check_num("chunk_size", chunk_size, smallest=1)
-
-
-def check_parts(kernel: Any, *schedules: Any) -> None:
-    """Raise unless an algorithm was given a kernel and, where it takes one, a schedule."""
-    if not isinstance(kernel, AbstractKernel):
-        raise TypeError(f"`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got {kernel!r}.")
-    for schedule in schedules:
-        if not isinstance(schedule, AbstractSchedule):
-            raise TypeError(
-                f"`schedule` must be a schedule such as `AdaptiveSchedule()` or `LinearSchedule(10)`, got {schedule!r}."
-            )
-
-
-class CollapsedError(FloatingPointError):
-    """No particle of a run has any weight: the target is -inf wherever they are."""
+from ..results import CollapsedError, Status
 
 
 def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:

@@ -14,13 +14,14 @@ from .._types import PRNGKey
 from ..annealing import Annealing, State, anneal
 from ..annealing.loop import Recorded
 from ..arrays import stack
+from ..checkpoints import check_folder
 from ..evaluation import layout_of
 from ..kernels import FrozenKernel
 from ..paths import AbstractPath
+from ..progress import Clock, Show, display, line_of, stages_left
 from ..results import Result, Status
 from .base import AbstractAnnealer
-from .checkpoint import Run, check_densities, check_folder, read_checkpoint, settings_of, write_checkpoint
-from .progress import Clock, Show, display, line_of, stages_left
+from .checkpoint import Run, check_densities, read_checkpoint, settings_of, write_checkpoint
 
 
 def drive(

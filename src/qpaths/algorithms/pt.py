@@ -5,6 +5,7 @@ from typing import Any
 import equinox as eqx
 import jax
 
+from .._checks import check_num
 from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
 from ..estimators import (
@@ -19,9 +20,10 @@ from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath
+from ..recipe import check_parts
 from ..results import Result, Stats
 from ..standard_errors import jackknife_se
-from .checks import check_num, check_parts, raise_fault
+from .checks import raise_fault
 from .tempering import KEPT, Record, Tempering, merge_chains, temper
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .._checks import is_concrete
+from .._checks import check_chunk_size, check_num, is_concrete
 from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, begin
 from ..arrays import RandomKey, namespace, quiet
@@ -12,12 +12,13 @@ from ..cost import Cost
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
+from ..recipe import check_parts
 from ..resampling import check_scheme
 from ..results import Result, Stats
 from ..schedules import AbstractSchedule
 from ..standard_errors import dominance, genealogy_se
 from .base import AbstractAnnealer
-from .checks import check_chunk_size, check_num, check_parts, raise_fault
+from .checks import raise_fault
 
 
 class SMC(AbstractAnnealer):

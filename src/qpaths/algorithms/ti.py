@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._checks import is_concrete
+from .._checks import check_num, is_concrete
 from .._types import AnyArray
 from ..annealing import Fault, anneal
 from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
@@ -19,7 +19,7 @@ from ..results import Result, Status
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from ..standard_errors import few_replicas
 from .base import AbstractAnnealer
-from .checks import check_num, raise_fault
+from .checks import raise_fault
 from .pt import ParallelTempering, moments_of
 from .tempering import temper
 

@@ -37,11 +37,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from .._checks import check_num
 from .._types import PRNGKey, Scalar
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
-from .checks import check_num
 
 
 def elbo(path: AbstractPath[Any], *, key: PRNGKey, num_samples: int = 1) -> Scalar:

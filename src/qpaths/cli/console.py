@@ -13,13 +13,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..algorithms.progress import Clock, display
 from ..experiments import sweep as sweeping
 from ..experiments.errors import UserError, nearest
 from ..experiments.experiment import Claim, Run, Verdict
 from ..experiments.registry import find, find_all, find_data_sets
 from ..experiments.settings import rehearsed, with_changes
 from ..experiments.store import Store
+from ..progress import Clock, display
 
 _COLORS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
 

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple
 
 from .. import storage
 from .._types import PRNGKey
-from ..algorithms.checkpoint import check_features, check_folder, check_settings, describe_all
+from ..algorithms.islands import Islands
+from ..checkpoints import check_features, check_folder, check_settings, describe_all
 from ..evaluation import Layout
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
 from ..tuning.store import from_tree, to_tree
-from .islands import Islands
 
 
 class Progress(NamedTuple):

@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import Point, Rows
+from ..algorithms.islands import Islands
 from ..arrays import quiet, to_host
 from ..densities import DensityLike, evaluate, is_numpy
 from ..evaluation import AbstractEvaluator
 from ..paths.base import EndpointValues
 from ..remarks import Finding, Remark
 from ..tuning.reference import log_mass
-from .islands import Islands
 
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""

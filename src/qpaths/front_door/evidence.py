@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
-from ..algorithms.checks import CollapsedError, check_parts
-from ..algorithms.progress import Show, display
+from ..algorithms.islands import Islands, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, is_numpy
 from ..evaluation import Layout, evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
+from ..progress import Show, display
+from ..recipe import check_parts
 from ..remarks import Finding, Note, Remark, Stop, Verdict
-from ..results import Result, Status
+from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
 from .certificate import certify, simulated_from
 from .checkpoint import File, Progress
 from .checks import Balance, balance, probe
 from .endpoints import model_path
 from .findings import findings
-from .islands import Islands, cost_of_islands, run_islands
 from .limits import Limits
 
 _BLIND_STEPS = 10

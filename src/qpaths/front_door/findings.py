@@ -2,10 +2,10 @@
 
 import numpy as np
 
+from ..algorithms.islands import FEW_SURVIVE, Islands
 from ..recipe import Recipe
 from ..remarks import Finding, Remark
 from .checks import Balance
-from .islands import FEW_SURVIVE, Islands
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""

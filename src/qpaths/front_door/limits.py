@@ -3,10 +3,10 @@
 import math
 from typing import NamedTuple
 
+from ..algorithms.islands import NUM_ISLANDS, Islands
 from ..cost import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
-from .islands import NUM_ISLANDS, Islands
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..algorithms.checkpoint import check_folder
+from ..checkpoints import check_folder
 from .omniglot import Images, binarise, load_omniglot
 from .training import Settings, importance_bounds, train_vae
 from .vae import VAE

@@ -17,8 +17,8 @@ from jaxtyping import Float, Int, Shaped
 from .. import storage
 from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
-from ..algorithms.checkpoint import check_settings, describe_all, filled
-from ..algorithms.progress import Clock, display
+from ..checkpoints import check_settings, describe_all, filled
+from ..progress import Clock, display
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
 from .omniglot import binarise, check_images

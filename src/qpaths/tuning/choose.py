@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from .._checks import check_num
 from .._types import PRNGKey
-from ..algorithms.checks import check_num, check_parts
 from ..arrays import quiet, to_host
 from ..evaluation import evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel
 from ..numerics import log_ess, log_power_mean_pair
 from ..paths import AbstractPath, Ordered, QPath
+from ..recipe import check_parts
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .compare import Contest, compare
 

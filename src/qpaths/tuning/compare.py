@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .._checks import check_num
 from ..algorithms import SMC
-from ..algorithms.checks import check_num
 from ..annealing import anneal
 from ..cost import Cost
 from ..kernels import AbstractKernel

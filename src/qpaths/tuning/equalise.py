@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .._checks import check_num
 from .._types import AnyArray, Point, PRNGKey
 from ..algorithms import BDMC
-from ..algorithms.checks import check_num
 from ..arrays import to_host
 from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel

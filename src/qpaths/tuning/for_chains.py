@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from ..algorithms.checks import check_num
+from .._checks import check_num
 from ..arrays import RandomKey
 from ..cost import Cost
 from ..densities import as_pytree

@@ -6,13 +6,12 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from ..algorithms.checks import check_parts
 from ..arrays import RandomKey
 from ..cost import Cost
 from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
-from ..recipe import Recipe
+from ..recipe import Recipe, check_parts
 from ..remarks import Finding, Note, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
 from .compare import DELTAS, compare, num_runs, with_delta

@@ -2,7 +2,7 @@
 
 from typing import Any, TypedDict, Unpack
 
-from ..algorithms.checks import check_num
+from .._checks import check_num
 from ..arrays import RandomKey
 from ..kernels import AbstractKernel
 from ..recipe import Recipe

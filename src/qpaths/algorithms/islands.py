@@ -7,7 +7,6 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import Point
-from ..algorithms import SMC
 from ..annealing import anneal
 from ..arrays import stack, to_host
 from ..cost import Cost
@@ -16,6 +15,7 @@ from ..recipe import Recipe
 from ..remarks import Verdict
 from ..results import Result, Status
 from ..standard_errors import few_replicas
+from .smc import SMC
 
 NUM_ISLANDS = 8
 FEW_SURVIVE = 2.0
