@@ -38,7 +38,7 @@ def header(*cells):
     show(*("---" for _ in cells))
 
 
-def summarise(name, problem, truth, num_seeds, budget):
+def summarize(name, problem, truth, num_seeds, budget):
     errors, bars, costs, seconds = [], [], [], []
     for seed in range(num_seeds):
         start = time.process_time()
@@ -84,7 +84,7 @@ COLUMNS = (
 def run_evidence(num_seeds):
     header(*COLUMNS)
     for name in ("pima", "sonar"):
-        summarise(name, logistic_regression(load(name)), TRUTHS[name].log_evidence, num_seeds, None)
+        summarize(name, logistic_regression(load(name)), TRUTHS[name].log_evidence, num_seeds, None)
 
 
 def run_hard(num_seeds):
@@ -103,9 +103,9 @@ def run_hard(num_seeds):
         return jnp.where(x[0] > 1.0, jnp.sum(norm.logpdf(x - 1.0, scale=0.3)), -jnp.inf)
 
     around = qp.MultivariateNormal(jnp.zeros(6), jnp.diag(jnp.array([9.0] + [100.0] * 5)))
-    summarise("two modes", (wide, qp.Density(two_modes)), 0.0, num_seeds, 300_000)
-    summarise("funnel", (around, qp.Density(funnel)), 0.0, num_seeds, 300_000)
-    summarise(
+    summarize("two modes", (wide, qp.Density(two_modes)), 0.0, num_seeds, 300_000)
+    summarize("funnel", (around, qp.Density(funnel)), 0.0, num_seeds, 300_000)
+    summarize(
         "half-space",
         (qp.MultivariateNormal(jnp.zeros(3), 9 * jnp.eye(3)), qp.Density(half_space)),
         float(np.log(0.5)),
@@ -115,7 +115,7 @@ def run_hard(num_seeds):
     far = qp.Density(lambda x: -0.5 * jnp.sum((x - 40 / 2**0.5) ** 2))
     normal = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
     for budget in (300_000, 2_000_000):
-        summarise(f"40 sd apart, {budget:,}", (normal, far), float(np.log(2 * np.pi)), num_seeds, budget)
+        summarize(f"40 sd apart, {budget:,}", (normal, far), float(np.log(2 * np.pi)), num_seeds, budget)
 
 
 def run_linear(table):

@@ -21,7 +21,7 @@ import numpy as np
 import torch_hmc
 
 import qpaths as qp
-from qpaths.models import VAE, Problem, evaluate_bounds, evaluate_lower, load_vae, low_precision, simulate
+from qpaths.models import VAE, DecoderProblem, evaluate_bounds, evaluate_lower, load_vae, low_precision, simulate
 from qpaths.models.vae import arrays_of
 
 LEAPFROG, STEP_SIZE, Q = 10, 0.1, 0.997
@@ -99,7 +99,7 @@ class Benchmark:
     def library(self, name, precision, guide=None):
         algorithm = qp.AIS(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
         for q in (None, Q):
-            problem = Problem(self.decoder, q=q, guide=guide)
+            problem = DecoderProblem(self.decoder, q=q, guide=guide)
 
             def run():
                 with jax.default_matmul_precision(precision):
@@ -113,7 +113,7 @@ class Benchmark:
         algorithm = qp.BDMC(self.arguments.chains, qp.LinearSchedule(self.arguments.distributions), KERNEL)
         try:
             with jax.default_matmul_precision(precision):
-                problem = Problem(self.decoder, q=Q, guide=guide)
+                problem = DecoderProblem(self.decoder, q=Q, guide=guide)
                 found = evaluate_bounds(problem, self.x, self.z, algorithm, key=jax.random.key(4))
         except Exception as error:
             print(f"bounds, {name}: {type(error).__name__}: {str(error)[:300]}")

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 
 import qpaths as qp
-from qpaths.models import Problem, evaluate_bounds, simulate, standard_normal
+from qpaths.models import DecoderProblem, evaluate_bounds, simulate, standard_normal
 
 NUM_LATENT, NUM_HIDDEN, NUM_COUNTS = 4, 16, 30
 
@@ -32,6 +32,6 @@ latents, counts = simulate(
     decoder, 50, key=jax.random.key(1), prior=prior
 )  # exact posterior draws, for the upper bound
 algorithm = qp.BDMC(10, qp.LinearSchedule(50), qp.HMC(num_leapfrog=5, step_size=0.2, preconditioner="none"))
-problem = Problem(decoder, q=0.99, prior=prior)
+problem = DecoderProblem(decoder, q=0.99, prior=prior)
 bounds = evaluate_bounds(problem, counts, latents, algorithm, key=jax.random.key(2))
 print(f"{float(bounds.lower.mean()):.3f} <= mean log p(x) <= {float(bounds.upper.mean()):.3f} nats")

@@ -28,7 +28,7 @@ PATHS = {
     "q=0.5, scaled": qp.QPath(BASE, TARGET, q=0.5, log_scale=-3.0),
     "q=1.2": qp.QPath(BASE, TARGET, q=1.2),
     "reversed": qp.Reversed(qp.QPath(BASE, TARGET, q=0.5)),
-    "generalised": qp.GeneralizedMeanPath(BASE, TARGET, lambda v: jnp.exp(0.3 * v), lambda v: jnp.log(v) / 0.3),
+    "generalized": qp.GeneralizedMeanPath(BASE, TARGET, lambda v: jnp.exp(0.3 * v), lambda v: jnp.log(v) / 0.3),
 }
 
 
@@ -36,7 +36,7 @@ PATHS = {
 def _moments(path, betas):
     def at(beta):
         log_weights = jax.vmap(lambda f: path.log_density_from(beta, f))(FEATURES)
-        return qp.derivative_moments(path, beta, FEATURES, log_weights)
+        return qp.estimators.derivative_moments(path, beta, FEATURES, log_weights)
 
     return jax.vmap(at)(betas)
 
@@ -75,19 +75,19 @@ def test_moments_are_the_same_on_the_host(name):
     path, betas = PATHS[name], np.array([0.0, 0.3, 1.0])
     features = to_host(FEATURES)
     log_weights = np.asarray(path.log_density_from(betas[:, None], features))
-    host = qp.derivative_moments(path, betas[:, None], features, log_weights)
+    host = qp.estimators.derivative_moments(path, betas[:, None], features, log_weights)
     for a, b in zip(host, _moments(path, jnp.asarray(betas)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9)
 
 
-def test_log_ratios_of_neighbours():
-    """At the states of each beta towards its neighbours, in both worlds."""
+def test_log_ratios_of_neighbors():
+    """At the states of each beta towards its neighbors, in both worlds."""
     path, betas = PATHS["q=0.5"], np.array([0.0, 0.3, 1.0])
     states = np.array([[1700, 2000, 2300], [1900, 1950, 2200], [2100, 2300, 2500]])
     features = to_host(jax.tree.map(lambda leaf: leaf[states], FEATURES))
-    forward, reverse = qp.neighbour_log_ratios(path, betas, features)
+    forward, reverse = qp.estimators.neighbor_log_ratios(path, betas, features)
     assert isinstance(forward, np.ndarray)
-    traced = jax.jit(qp.neighbour_log_ratios)(path, jnp.asarray(betas), features)
+    traced = jax.jit(qp.estimators.neighbor_log_ratios)(path, jnp.asarray(betas), features)
     for found, parts in ((forward, traced[0]), (reverse, traced[1])):
         np.testing.assert_allclose(found, parts, rtol=1e-12)
     for i, j in ((0, 0), (1, 2)):
@@ -105,12 +105,12 @@ def test_curvature_of_a_power_mean_is_minus_delta_times_the_square():
 def test_a_state_of_weight_zero_does_not_count_and_one_with_weight_does():
     path = PATHS["geometric"]
     features = EndpointValues(jnp.array([-1.0, -2.0, -1.0]), jnp.array([-3.0, -3.0, -jnp.inf]))
-    inside = qp.derivative_moments(path, 0.5, features, jnp.array([0.0, 0.0, -jnp.inf]))
+    inside = qp.estimators.derivative_moments(path, 0.5, features, jnp.array([0.0, 0.0, -jnp.inf]))
     np.testing.assert_allclose(np.array(inside), [-1.5, 0.25, 0.25])
-    at_base = qp.derivative_moments(path, 0.0, features, jnp.zeros(3))
+    at_base = qp.estimators.derivative_moments(path, 0.0, features, jnp.zeros(3))
     assert at_base.mean == -jnp.inf
     assert jnp.sum(
-        qp.thermodynamic_integration(jnp.array([0.0, 1.0]), jnp.array([at_base.mean, 1.0]), jnp.ones(2))
+        qp.estimators.thermodynamic_integration(jnp.array([0.0, 1.0]), jnp.array([at_base.mean, 1.0]), jnp.ones(2))
     ) == (-jnp.inf)
 
 
@@ -123,7 +123,7 @@ def test_rules_converge_at_their_order(name, rule, order):
     def error(num, slope="slope"):
         rows = slice(None, None, 64 // (num - 1))
         arrays = betas[rows], moments.mean[rows], getattr(moments, slope)[rows]
-        return float(jnp.sum(qp.thermodynamic_integration(*arrays, rule=rule)) - LOG_EVIDENCE)
+        return float(jnp.sum(qp.estimators.thermodynamic_integration(*arrays, rule=rule)) - LOG_EVIDENCE)
 
     observed = np.log2(abs(error(33) / error(65)))
     assert abs(observed - order) < 0.35, (error(33), error(65))
@@ -136,10 +136,10 @@ def test_rules_converge_at_their_order(name, rule, order):
 def test_simpson_on_uneven_betas_is_that_of_scipy(num, key):
     betas = jnp.concatenate([jnp.zeros(1), jnp.sort(jax.random.uniform(key, (num - 2,))), jnp.ones(1)])
     values = jnp.exp(betas)
-    steps = qp.thermodynamic_integration(betas, values, rule="simpson")
+    steps = qp.estimators.thermodynamic_integration(betas, values, rule="simpson")
     assert steps.shape == (num - 1,)
     np.testing.assert_allclose(jnp.sum(steps), scipy.integrate.simpson(values, x=betas), rtol=1e-12)
-    parabola = qp.thermodynamic_integration(betas, betas**2, rule="simpson")
+    parabola = qp.estimators.thermodynamic_integration(betas, betas**2, rule="simpson")
     if num > 2:
         np.testing.assert_allclose(parabola, np.diff(np.asarray(betas) ** 3) / 3, rtol=1e-10)
 
@@ -147,13 +147,13 @@ def test_simpson_on_uneven_betas_is_that_of_scipy(num, key):
 def test_wrong_arguments_are_named():
     betas = jnp.array([0.0, 1.0])
     with pytest.raises(ValueError, match="`slopes` must be given"):
-        qp.thermodynamic_integration(betas, betas)
+        qp.estimators.thermodynamic_integration(betas, betas)
     with pytest.raises(ValueError, match="`rule` must be trapezoid, simpson or corrected, got 'midpoint'"):
-        qp.thermodynamic_integration(betas, betas, rule="midpoint")
+        qp.estimators.thermodynamic_integration(betas, betas, rule="midpoint")
 
 
 def _world(xp=jnp):
-    """Integer counts of four states under three unnormalised densities: exact proportions, so no noise at all."""
+    """Integer counts of four states under three unnormalized densities: exact proportions, so no noise at all."""
     counts = np.array([[4, 4, 8, 0], [2, 6, 6, 2], [1, 5, 2, 8]])
     log_densities = np.log(np.where(counts == 0, 1e-300, counts)) + np.array([0.0, 1.3, -0.4])[:, None]
     log_densities[counts == 0] = -np.inf
@@ -164,7 +164,10 @@ def _world(xp=jnp):
     return xp.array(forward), xp.array(reverse), np.array([1.3, -1.7])
 
 
-BRIDGES = {"host": qp.bridge, "traced": jax.jit(lambda forward, reverse: qp.bridge(forward, reverse))}
+BRIDGES = {
+    "host": qp.estimators.bridge,
+    "traced": jax.jit(lambda forward, reverse: qp.estimators.bridge(forward, reverse)),
+}
 
 
 @pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)
@@ -180,10 +183,12 @@ def test_bridge_is_exact_on_exact_proportions(bridge):
 
 
 @pytest.mark.parametrize("xp", [np, jnp])
-def test_stepping_stone_is_exact_where_the_states_cover_the_neighbour(xp):
+def test_stepping_stone_is_exact_where_the_states_cover_the_neighbor(xp):
     forward, reverse, truth = _world(xp)
-    np.testing.assert_allclose(-qp.stepping_stone(reverse), truth, atol=1e-13)
-    np.testing.assert_allclose(qp.stepping_stone(forward), truth + np.array([np.log(14 / 16), 0.0]), atol=1e-13)
+    np.testing.assert_allclose(-qp.estimators.stepping_stone(reverse), truth, atol=1e-13)
+    np.testing.assert_allclose(
+        qp.estimators.stepping_stone(forward), truth + np.array([np.log(14 / 16), 0.0]), atol=1e-13
+    )
 
 
 def test_bridge_is_the_root_whatever_the_overlap(key):
@@ -192,7 +197,7 @@ def test_bridge_is_the_root_whatever_the_overlap(key):
         s - 3 * scales * jax.random.normal(k, (4, 50)) for s, k in zip((7.0, -9.0), jax.random.split(key), strict=True)
     )
     reverse = reverse[:, :31]
-    found = qp.bridge(forward, reverse)
+    found = qp.estimators.bridge(forward, reverse)
 
     def equation(c, i):
         sigmoid, offset = jax.nn.sigmoid, np.log(31 / 50)
@@ -222,10 +227,10 @@ def test_bridge_of_normals_is_within_its_known_standard_deviation(key):
     s0, s1 = num / (num + other), other / (num + other)
     overlap = jnp.sum(f0 * f1 / (s0 * f0 + s1 * f1)) * (GRID[1] - GRID[0])
     deviation = jnp.sqrt((1 / overlap - 1) / (s0 * s1 * (num + other)))
-    estimate = qp.bridge(log_ratio(x0), -log_ratio(x1))[0]
+    estimate = qp.estimators.bridge(log_ratio(x0), -log_ratio(x1))[0]
     assert abs(estimate - constant) < 5 * deviation
     assert deviation < 0.05
-    assert abs(qp.bridge(-log_ratio(x0), log_ratio(x1))[0] - constant) > 5 * deviation  # the flipped sign
+    assert abs(qp.estimators.bridge(-log_ratio(x0), log_ratio(x1))[0] - constant) > 5 * deviation  # the flipped sign
 
 
 def test_jackknife_of_a_mean_is_its_standard_error(key):

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths import evaluation
 from qpaths.arrays import stream_of
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, clear_cache, evaluator_of, layout_of
 
@@ -82,7 +81,7 @@ def chunks_of(monkeypatch):
     """Sets the sizes of chunks; programs that were compiled for another are forgotten."""
 
     def set_sizes(large, small):
-        monkeypatch.setattr(evaluation, "CHUNKS", (large, small))
+        monkeypatch.setattr("qpaths.evaluation.host.CHUNKS", (large, small))
         clear_cache()
 
     yield set_sizes

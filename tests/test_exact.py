@@ -8,7 +8,7 @@ PROGRAM = """
 import jax, jax.numpy as jnp, numpy as np
 jax.config.update("jax_enable_x64", True)
 import qpaths as qp
-from qpaths.models import GaussianDecoder, Problem, ReleasedProtocol, evaluate_bounds, evaluate_lower, simulate
+from qpaths.models import GaussianDecoder, DecoderProblem, ReleasedProtocol, evaluate_bounds, evaluate_lower, simulate
 from qpaths.models.networks import Network
 
 key = jax.random.key(0)
@@ -25,7 +25,7 @@ for ais, smc in (on_host, compiled):
 
 decoder = GaussianDecoder(Network.random(key, [2, 4]), 0.5)
 z, x = simulate(decoder, 8, key=key)
-problem = Problem(decoder, q=0.99)
+problem = DecoderProblem(decoder, q=0.99)
 for both, forward in (
     (qp.BDMC(4, schedule, kernel), qp.AIS(4, schedule, kernel)),
     (ReleasedProtocol(4, schedule, num_leapfrog=2), ReleasedProtocol(4, schedule, num_leapfrog=2)),

@@ -35,7 +35,7 @@ LAYERS = [
     ["algorithms.driver"],
     ["algorithms"],
     ["tuning.pilot", "tuning.reference", "tuning.compare"],
-    ["tuning.choose", "tuning.equalise", "tuning.for_population"],
+    ["tuning.choose", "tuning.equalize", "tuning.for_population"],
     ["tuning.chain_measure"],
     ["tuning.chain_search"],
     ["tuning.for_chains", "tuning.store"],

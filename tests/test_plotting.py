@@ -13,7 +13,7 @@ BASE, TARGET = qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)
 GRID, BETAS = np.linspace(-12, 9, 421), np.linspace(0, 1, 5)
 
 
-def test_densities_are_normalised():
+def test_densities_are_normalized():
     density = path_densities(qp.QPath(BASE, TARGET, q=0.5), GRID, BETAS)
     np.testing.assert_allclose(trapezoid(density, GRID, axis=1), 1.0)
     # Between normal endpoints the geometric path is normal: precisions and precision-weighted means mix linearly.
@@ -30,7 +30,7 @@ def test_plot_paths_draws_every_density():
     mpl.pyplot.close(figure)
 
 
-def test_heavy_tails_are_normalised_over_the_line():
+def test_heavy_tails_are_normalized_over_the_line():
     path = qp.QPath(qp.StudentT(1.0, -4.0, 1.0), qp.StudentT(1.0, 4.0, 2.0), q=2.0)
     density = path_densities(path, GRID, BETAS, heavy_tails=True)
     for beta, row in zip(BETAS, density, strict=True):

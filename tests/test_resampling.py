@@ -29,7 +29,7 @@ def test_offspring(scheme, traced, key):
     """Mean offspring and variance of the families' shares over many draws, to five standard deviations."""
     repeats = 20_000 if traced else 5_000
     indices = _indices(scheme, key, repeats, traced)
-    assert (np.diff(indices, axis=1) >= 0).all()  # copies are neighbours
+    assert (np.diff(indices, axis=1) >= 0).all()  # copies are neighbors
     counts = np.stack([(indices == i).sum(1) for i in range(NUM)], axis=1)
     expected = NUM * np.exp(LOG_WEIGHTS)
     assert (np.abs(counts.mean(0) - expected) <= 5 * counts.std(0) / repeats**0.5 + 1e-12).all()

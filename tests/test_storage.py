@@ -74,7 +74,9 @@ def test_a_result_comes_back_as_it_was(samples, dtype, file):
 
 def test_bounds_come_back_as_they_were(file):
     half = jnp.asarray(0.5)
-    bounds = qp.BoundsResult(half, 2 * half, 3 * half, 4 * half, _result(ARRAY), _result({"w": ARRAY}, jnp.float32))
+    bounds = qp.results.BoundsResult(
+        half, 2 * half, 3 * half, 4 * half, _result(ARRAY), _result({"w": ARRAY}, jnp.float32)
+    )
     bounds.save(file)
     loaded = qp.load_result(file)
     _assert_same(loaded, bounds)

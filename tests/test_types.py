@@ -16,7 +16,7 @@ import qpaths as qp
 base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 target = qp.Density(lambda x: jnp.where(x[0] > -1.0, -2.0 * jnp.sum((x - 1.0) ** 2), -jnp.inf))
 paths = [qp.GeometricPath(base, target), qp.QPath(base, target, q=0.9, log_scale=1.0)]
-paths += [qp.GelmanMengPath(base, target, -1.0), qp.GeneralizedMeanPath(base, target, jnp.exp, jnp.log)]
+paths += [qp.paths.GelmanMengPath(base, target, -1.0), qp.GeneralizedMeanPath(base, target, jnp.exp, jnp.log)]
 paths.append(qp.MomentPath(base, qp.MultivariateNormal(jnp.ones(2), jnp.eye(2))))
 kernels = [qp.RandomWalk(2), qp.IndependentMH(1), qp.MALA(1), qp.HMC(1, 2), qp.HMC(1, 2, preconditioner="diagonal")]
 schedule, key = qp.LinearSchedule(3), jax.random.key(0)
@@ -31,7 +31,7 @@ qp.BDMC(8, schedule, kernels[3]).run(paths[0], jnp.ones(2), key=key)
 qp.ParallelTempering(3, 2, kernels[3]).run(paths[1], key=key)
 qp.ThermodynamicIntegration(qp.SMC(8, schedule, kernels[0])).run(paths[1], key=key)
 qp.choose_q(paths[0], key=key, num_particles=16, deltas=[0.0, 0.1], kernel=kernels[0])
-qp.equalise(paths[0], key=key, num_particles=32, num_rounds=1)
+qp.equalize(paths[0], key=key, num_particles=32, num_rounds=1)
 qp.evidence(*(paths[0].base, paths[0].target), key=key, budget=20_000)
 jax.jit(lambda key: qp.SMC(16, schedule, kernels[3], chunk_size=5).run(paths[1], key=key))(key)
 print("checked")

@@ -6,5 +6,47 @@ JAX.
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = "0.1.0"
+
+_MOVED = {
+    "AbstractKernel": "kernels.AbstractKernel",
+    "AbstractParametricPath": "paths.AbstractParametricPath",
+    "AbstractPath": "paths.AbstractPath",
+    "AbstractPointwisePath": "paths.AbstractPointwisePath",
+    "AlphaProjectionPath": "paths.AlphaProjectionPath",
+    "Bernoulli": "families.Bernoulli",
+    "BlackJAXKernel": "kernels.BlackJAXKernel",
+    "BoundsResult": "results.BoundsResult",
+    "Categorical": "families.Categorical",
+    "FrozenKernel": "kernels.FrozenKernel",
+    "Gamma": "families.Gamma",
+    "GelmanMengPath": "paths.GelmanMengPath",
+    "GeneralizedPareto": "families.GeneralizedPareto",
+    "LogUniformSchedule": "schedules.LogUniformSchedule",
+    "Poisson": "families.Poisson",
+    "QGaussian": "families.QGaussian",
+    "Tuned": "Recipe",
+    "bridge": "estimators.bridge",
+    "derivative_moments": "estimators.derivative_moments",
+    "elbo": "algorithms.elbo",
+    "equalise": "equalize",
+    "iwae": "algorithms.iwae",
+    "lower_bound": "algorithms.lower_bound",
+    "neighbor_log_ratios": "estimators.neighbor_log_ratios",
+    "stepping_stone": "estimators.stepping_stone",
+    "thermodynamic_integration": "estimators.thermodynamic_integration",
+}
+"""Names of version 0.0 that live elsewhere now; they go with the next version."""
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MOVED:
+        return _find(name)
+    import functools
+    import warnings
+
+    new = _MOVED[name]
+    warnings.warn(f"`qpaths.{name}` is now `qpaths.{new}`.", DeprecationWarning, stacklevel=2)
+    module, _, attribute = new.rpartition(".")
+    return getattr(functools.reduce(getattr, filter(None, [module]), __import__(__name__)), attribute)

@@ -1,7 +1,7 @@
 """Densities: what stands at the two ends of a path, and what a path returns in between."""
 
 from collections.abc import Callable
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -10,7 +10,10 @@ import numpy as np
 
 from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
 
-Backend: TypeAlias = Literal["jax", "numpy"]
+if TYPE_CHECKING:
+    Backend: TypeAlias = Literal["jax", "numpy"]
+else:
+    Backend: TypeAlias = str  # other words get an error of ours
 """Whether the functions of a density are traced by JAX or called with NumPy arrays."""
 
 
@@ -18,7 +21,7 @@ Backend: TypeAlias = Literal["jax", "numpy"]
 class DensityLike(Protocol):
     """What a path needs of an endpoint: `log_prob(x)`, one number for one point.
 
-    An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalised density. Endpoints are
+    An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalized density. Endpoints are
     pytrees: their arrays can change without recompilation.
     """
 
@@ -28,7 +31,7 @@ class DensityLike(Protocol):
 class Density(eqx.Module):
     """A density given by functions.
 
-    `log_prob(x)` is the log density of one point, normalised or not; `sample(key)`, where there is one, draws a point.
+    `log_prob(x)` is the log density of one point, normalized or not; `sample(key)`, where there is one, draws a point.
     A plain function is part of the compiled program. A function that is a pytree (`jax.tree_util.Partial(f, data)`, an
     equinox module) can change its data without recompiling.
 

@@ -21,7 +21,7 @@ from .numerics import log_mean_exp
 from .paths import AbstractPath
 
 
-def neighbour_log_ratios(
+def neighbor_log_ratios(
     path: AbstractPath[Any], betas: Float[AnyArray, " num"], features: Any
 ) -> tuple[Float[AnyArray, "pairs n"], Float[AnyArray, "pairs n"]]:
     """What `stepping_stone` and `bridge` need of a stored run: `features` of n states at each beta, betas first.
@@ -40,17 +40,17 @@ def num_axes_of(features: Any) -> int:
 
 
 def stepping_stone(log_ratios: Float[AnyArray, "pairs n"]) -> Float[AnyArray, " pairs"]:
-    """Log of the mean ratio for each pair of neighbours (Xie, Lewis, Fan, Kuo and Chen, 2011); their sum is log Z.
+    """Log of the mean ratio for each pair of neighbors (Xie, Lewis, Fan, Kuo and Chen, 2011); their sum is log Z.
 
-    With the forward ratios of `neighbour_log_ratios` it estimates `log Z_{i+1}/Z_i`, with the reverse ones the negative
-    of it. Each direction needs states that cover the neighbour; `bridge` needs only overlap.
+    With the forward ratios of `neighbor_log_ratios` it estimates `log Z_{i+1}/Z_i`, with the reverse ones the negative
+    of it. Each direction needs states that cover the neighbor; `bridge` needs only overlap.
     """
     return log_mean_exp(log_ratios)
 
 
 @quiet()
 def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs m"]) -> Float[AnyArray, " pairs"]:
-    """`log Z_{i+1}/Z_i` for each pair of neighbours by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
+    """`log Z_{i+1}/Z_i` for each pair of neighbors by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
 
     The root c of `sum sigmoid(forward - c + log m/n) = sum sigmoid(reverse + c - log m/n)`, which for independent draws
     has the least variance of all estimates from the two samples (it is MBAR for two states). Both sides are nearly
@@ -175,7 +175,7 @@ def check_rule(rule: str) -> None:
 
 
 def _simpson(widths: Float[AnyArray, " steps"], values: Float[AnyArray, " num"]) -> Float[AnyArray, " steps"]:
-    """Integral of parabolas through three neighbours; steps 0 and 1 share one, 2 and 3 the next, and so on.
+    """Integral of parabolas through three neighbors; steps 0 and 1 share one, 2 and 3 the next, and so on.
 
     The last of an odd number of steps takes the parabola of the last three values.
     """

@@ -21,9 +21,9 @@ COLORMAP = "viridis"
 def path_densities(
     path: AbstractPath[Any], grid: Any, betas: Any, *, normalize: bool = True, heavy_tails: bool = False
 ) -> np.ndarray:
-    """Densities of a one-dimensional path on a grid, one row per beta; normalised on the grid unless told otherwise.
+    """Densities of a one-dimensional path on a grid, one row per beta; normalized on the grid unless told otherwise.
 
-    With `heavy_tails` they are normalised over the whole line: a Cauchy density has mass beyond any grid.
+    With `heavy_tails` they are normalized over the whole line: a Cauchy density has mass beyond any grid.
     """
     grid, betas = jnp.asarray(grid), jnp.asarray(betas)
     log_densities = jax.jit(jax.vmap(jax.vmap(path.log_density, in_axes=(None, 0)), in_axes=(0, None)))
@@ -49,7 +49,7 @@ def plot_path(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Axes:
-    """The normalised densities along a one-dimensional path, one line per beta, base dark and target light."""
+    """The normalized densities along a one-dimensional path, one line per beta, base dark and target light."""
     ax = plt.gca() if ax is None else ax
     return plot_curves(
         grid, path_densities(path, grid, betas, heavy_tails=heavy_tails), betas, ax=ax, colormap=colormap, title=title
@@ -59,7 +59,7 @@ def plot_path(
 def plot_curves(
     grid: Any, densities: Any, betas: Any, *, ax: Axes, colormap: str = COLORMAP, title: str | None = None
 ) -> Axes:
-    """Densities that were computed before, one row per beta, in the colours of `plot_path`."""
+    """Densities that were computed before, one row per beta, in the colors of `plot_path`."""
     colors: Colormap = plt.get_cmap(colormap)
     for beta, density in zip(betas, densities, strict=True):
         ax.plot(grid, density, color=colors(0.92 * float(beta)), linewidth=1.4)
@@ -78,7 +78,7 @@ def plot_panels(
     behind: Any = None,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """Stored densities, one panel for each name; `behind` are densities to draw in grey in every panel.
+    """Stored densities, one panel for each name; `behind` are densities to draw in gray in every panel.
 
     `limits` are those of the axis of x, where the grid reaches further than the eye needs.
     """
@@ -108,7 +108,7 @@ def plot_paths(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Figure:
-    """Several paths side by side on common axes, each under its name; the bar at the right reads the colours."""
+    """Several paths side by side on common axes, each under its name; the bar at the right reads the colors."""
     figure, axes = plt.subplots(
         1, len(paths), figsize=(3.0 * len(paths) + 0.8, 2.7), sharex=True, sharey=True, layout="constrained"
     )
@@ -124,9 +124,9 @@ def plot_paths(
 def plot_ridges(
     path: AbstractPath[Any], grid: Any, betas: Any, *, ax: Axes | None = None, colormap: str = COLORMAP
 ) -> Axes:
-    """The normalised densities along a one-dimensional path as ridges, base at the bottom and target at the top.
+    """The normalized densities along a one-dimensional path as ridges, base at the bottom and target at the top.
 
-    One unit of height for all; neighbours overlap by at most a ridge and a half.
+    One unit of height for all; neighbors overlap by at most a ridge and a half.
     """
     ax = plt.gca() if ax is None else ax
     colors: Colormap = plt.get_cmap(colormap)
@@ -145,7 +145,7 @@ def plot_ridges(
 
 
 def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: int = 25) -> None:
-    """The bar that reads the colours."""
+    """The bar that reads the colors."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
     figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=aspect, pad=0.01)
 

@@ -8,7 +8,7 @@ import equinox as eqx
 from .cost import Cost
 from .kernels import AbstractKernel
 from .remarks import Remark
-from .schedules import AbstractFixedSchedule, AbstractSchedule
+from .schedules import AbstractSchedule
 
 
 class Recipe(eqx.Module):
@@ -22,7 +22,7 @@ class Recipe(eqx.Module):
     """
 
     path: Any
-    schedule: AbstractFixedSchedule
+    schedule: AbstractSchedule
     kernel: AbstractKernel[Any]
     barrier: float | None = eqx.field(static=True, default=None)
     notes: tuple[Remark, ...] = eqx.field(static=True, default=())
@@ -41,9 +41,14 @@ class Recipe(eqx.Module):
         return algorithm(num, self.schedule, self.kernel, **settings).run(self.path, *arguments, key=key)
 
     @property
+    def betas(self) -> Any:
+        """Those of a fixed schedule, as every tuned one is."""
+        return self.schedule.betas  # type: ignore[attr-defined]
+
+    @property
     def num_steps(self) -> int:
         """Steps from one distribution to the next."""
-        return self.schedule.betas.shape[0] - 1
+        return self.betas.shape[0] - 1
 
     @property
     def cost_per_particle(self) -> Cost:

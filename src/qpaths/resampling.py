@@ -61,7 +61,7 @@ def offspring_variance(scheme: str, log_weights: Vector, ancestors: Int[AnyArray
     """Sum over families of the variance of their share of `num` offspring: the noise that resampling alone adds.
 
     A family is what descends from one particle of the first generation, named by `ancestors`. The schemes keep the
-    order of the particles, so a family is a run of neighbours: an interval of the cumulative weights.
+    order of the particles, so a family is a run of neighbors: an interval of the cumulative weights.
     """
     xp = namespace(log_weights)
     weights = _normalized(log_weights)

@@ -160,7 +160,7 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
 
     def unsettled(bracket: _Bracket) -> Any:
         settled = bracket.low_distance >= wanted * (1 - eps**0.5)
-        # When low and high are neighbours nothing is left between them.
+        # When low and high are neighbors nothing is left between them.
         return (bracket.num_steps < 128) & ~settled & (0.5 * (bracket.low + bracket.high) > bracket.low)
 
     @quiet()

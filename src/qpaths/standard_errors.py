@@ -113,12 +113,12 @@ class Lag(NamedTuple):
         weights = softmax(log_weights)
         counted = (weights > 0) & xp.isfinite(before) & xp.isfinite(after)
         before, shift = xp.where(counted, before, 0.0), xp.where(counted, after - before, 0.0)
-        centred = xp.where(counted, before - weights @ before, 0.0)
-        total = xp.maximum(weights @ centred**2, xp.finfo(before.dtype).tiny)
+        centered = xp.where(counted, before - weights @ before, 0.0)
+        total = xp.maximum(weights @ centered**2, xp.finfo(before.dtype).tiny)
         # At least that of moves that leave no trace, even if they overshoot; at most that of the slowest moves which n
         # particles tell from none: 1 - rho is known to sqrt(2 (1 - rho) / n), which is half of it at 8 / n.
         few = xp.sum(weights**2)
-        rho = xp.clip(1.0 + weights @ (centred * shift) / total, 0.0, xp.maximum(1.0 - 8.0 * few, 0.0))
+        rho = xp.clip(1.0 + weights @ (centered * shift) / total, 0.0, xp.maximum(1.0 - 8.0 * few, 0.0))
         factor = rho / (1.0 - rho)
         mean = weights @ shift
         variance = factor**2 * (weights**2 @ (shift - mean) ** 2)

@@ -44,7 +44,7 @@ def test_draws_are_equally_weighted(key):
     # Systematic resampling gives every block of equal weights its share, rounded up or down.
     assert np.abs(counts - NUM * WEIGHTS).max() <= 1
     assert counts[0] == 0
-    # Copies of one sample do not stand next to each other: neighbours are as good as independent (5 sigma).
+    # Copies of one sample do not stand next to each other: neighbors are as good as independent (5 sigma).
     assert abs(np.corrcoef(draws.values[0, :-1], draws.values[0, 1:])[0, 1]) < 5 * NUM**-0.5
     weight = np.exp(data["sample_stats"]["log_weight"].values[0])
     np.testing.assert_allclose(weight, WEIGHTS[draws.values[0].astype(int)])

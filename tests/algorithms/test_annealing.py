@@ -114,7 +114,7 @@ def test_an_accelerator_steps_the_compiled_program(key, monkeypatch):
     """The loop on an accelerator runs one compiled step at a time, with the numbers of the program compiled whole."""
     algorithm = qp.SMC(NUM, SCHEDULE, WALK)
     whole = jax.jit(lambda k: algorithm.run(PATH, key=k))(key)
-    monkeypatch.setattr(evaluation, "on_cpu", lambda: False)
+    monkeypatch.setattr("qpaths.evaluation.worlds.on_cpu", lambda: False)
     stepped = algorithm.run(PATH, key=key)
     assert isinstance(stepped.samples, jax.Array)
     np.testing.assert_allclose(stepped.log_weights, whole.log_weights, rtol=1e-10)
@@ -160,8 +160,8 @@ class _Handed:
 
 
 def test_a_batch_of_problems_is_a_vmap(key):
-    def evidence(q, centre):
-        target = qp.Density(Partial(lambda c, x: -2.0 * jnp.sum((x - c) ** 2), centre))
+    def evidence(q, center):
+        target = qp.Density(Partial(lambda c, x: -2.0 * jnp.sum((x - c) ** 2), center))
         return qp.SMC(NUM, SCHEDULE, PLAIN).run(qp.QPath(BASE, target, q=q), key=key).log_evidence
 
     centres = jnp.array([[0.0, 0.0], [0.5, 0.5]])
@@ -249,7 +249,7 @@ def test_bdmc_is_ais_forwards_and_backwards(key):
     bounds = algorithm.run(PATH, samples, key=key)
     forward = qp.AIS(NUM, SCHEDULE, PLAIN).run(PATH, key=key)
     np.testing.assert_array_equal(bounds.forward.log_weights, forward.log_weights)
-    assert bounds.lower == qp.lower_bound(forward.log_weights)
+    assert bounds.lower == qp.algorithms.lower_bound(forward.log_weights)
     point_base = qp.Density(TARGET.log_prob, sample=lambda key: samples)
     swapped = qp.QPath(point_base, BASE, q=0.95)
     backwards, stream = qp.AIS(NUM, SCHEDULE, PLAIN), stream_of(key, host=True).fold(bdmc._REVERSE)
@@ -291,7 +291,7 @@ def test_bounds_hold_and_tighten(key):
         assert bounds.upper >= truth - 5 * bounds.upper_se
     assert many.gap < few.gap
     weights = few.forward.log_weights
-    bounds = [float(qp.lower_bound(weights, n)) for n in (1, 10, 400)]
+    bounds = [float(qp.algorithms.lower_bound(weights, n)) for n in (1, 10, 400)]
     assert bounds == sorted(bounds)
     np.testing.assert_allclose(bounds[-1], few.forward.log_evidence, rtol=1e-12)
 
@@ -451,7 +451,7 @@ def test_status_under_jit(key):
             ValueError,
             r"`target_samples` must be one point of shape \(2,\).*got \[\(\), \(\)\]",
         ),
-        (lambda: qp.lower_bound(jnp.zeros(4), 5), ValueError, "`num_samples` must lie between 1 and"),
+        (lambda: qp.algorithms.lower_bound(jnp.zeros(4), 5), ValueError, "`num_samples` must lie between 1 and"),
     ],
 )
 def test_bad_settings(call, error, message):

@@ -27,7 +27,7 @@ def _swap_matrix(path, probability, parity):
     world = jax.vmap(path.features)(jnp.arange(4))
     states = np.array(list(itertools.product(range(4), repeat=3)))
     features = jax.tree.map(lambda leaf: leaf[states.T], world)
-    chance = np.asarray(probability(*qp.neighbour_log_ratios(path, BETAS, features)))
+    chance = np.asarray(probability(*qp.estimators.neighbor_log_ratios(path, BETAS, features)))
     matrix = np.zeros((64, 64))
     for row, state in enumerate(states):
         swapped = state.copy()
@@ -65,7 +65,7 @@ def test_a_state_without_mass_at_its_beta_can_leave_but_none_can_enter():
     np.testing.assert_array_equal(swap_probability(forward, reverse), [1, 0, 0, 0])
 
 
-def test_respacing_equalises_and_is_safe_at_the_extremes():
+def test_respacing_equalizes_and_is_safe_at_the_extremes():
     betas = jnp.linspace(0.0, 1.0, 9)
 
     def costs(betas):  # of a barrier that grows as the square root
@@ -217,8 +217,8 @@ def test_the_result_keeps_its_promises(key):
     assert result.status == qp.Status.OK
     assert "Parallel tempering" in result.summary()
     np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence)
-    forward, reverse = qp.neighbour_log_ratios(path, result.betas, result.features)
-    np.testing.assert_allclose(jnp.sum(qp.bridge(forward, reverse)), result.log_evidence)
+    forward, reverse = qp.estimators.neighbor_log_ratios(path, result.betas, result.features)
+    np.testing.assert_allclose(jnp.sum(qp.estimators.bridge(forward, reverse)), result.log_evidence)
     np.testing.assert_allclose(jax.vmap(path.features)(result.samples).log_target, result.features.log_target[-1])
     again = SAMPLER.run(path, key=key)
     np.testing.assert_array_equal(result.samples, again.samples)

@@ -13,7 +13,7 @@ import qpaths as qp
 from qpaths.models import DiagonalNormal, GaussianDecoder, Network, posterior_path
 from qpaths.models.networks import Layer
 
-GRID = qp.LogUniformSchedule(12)
+GRID = qp.schedules.LogUniformSchedule(12)
 X = jnp.array([0.4, -1.2, 0.7])
 
 
@@ -36,7 +36,7 @@ def _objective(parameters, q, key, betas, num_samples, rule="left"):
 
 
 @functools.partial(jax.jit, static_argnames=("num_samples", "function"))
-def _bound(parameters, key, num_samples, function=qp.iwae):
+def _bound(parameters, key, num_samples, function=qp.algorithms.iwae):
     return function(_path(parameters), key=key, num_samples=num_samples)
 
 
@@ -46,18 +46,20 @@ def _evidence(network):
 
 
 def test_log_uniform_schedule():
-    betas = qp.LogUniformSchedule(5, first=1 / 16).betas
+    betas = qp.schedules.LogUniformSchedule(5, first=1 / 16).betas
     np.testing.assert_allclose(betas, [0.0, 1 / 16, 1 / 16 ** (2 / 3), 1 / 16 ** (1 / 3), 1.0], rtol=1e-12)
-    assert qp.LogUniformSchedule(101).betas.shape == (101,)
-    np.testing.assert_array_equal(qp.LogUniformSchedule(2).betas, [0.0, 1.0])
+    assert qp.schedules.LogUniformSchedule(101).betas.shape == (101,)
+    np.testing.assert_array_equal(qp.schedules.LogUniformSchedule(2).betas, [0.0, 1.0])
     with pytest.raises(ValueError, match=r"`first` must lie in \(0, 1\), got 0"):
-        qp.LogUniformSchedule(5, first=0)
+        qp.schedules.LogUniformSchedule(5, first=0)
 
 
 def test_one_partition_is_the_elbo(key):
     """The published objective with one interval and the left rule; for the mixture, the mean weight minus one."""
     model, betas = _model(key), jnp.array([0.0, 1.0])
-    np.testing.assert_allclose(_objective(model, 1.0, key, betas, 40), _bound(model, key, 40, qp.elbo), rtol=1e-12)
+    np.testing.assert_allclose(
+        _objective(model, 1.0, key, betas, 40), _bound(model, key, 40, qp.algorithms.elbo), rtol=1e-12
+    )
     mixture = _objective(model, 0.0, key, betas, 40)
     np.testing.assert_allclose(mixture, jnp.expm1(_bound(model, key, 40)), rtol=1e-10)
 
@@ -124,7 +126,7 @@ def test_known_evidence(key):
     precision = 1 + jnp.sum(weight**2, 0) / 0.64
     base = DiagonalNormal((X - bias) @ weight / 0.64 / precision, 1 / jnp.sqrt(precision))
     exact, slope = jax.value_and_grad(_evidence)(diagonal)
-    for function in (qp.elbo, qp.iwae):
+    for function in (qp.algorithms.elbo, qp.algorithms.iwae):
         np.testing.assert_allclose(_bound((base, diagonal), key, 40, function), exact, rtol=1e-12)
     np.testing.assert_allclose(_objective((base, diagonal), 1.0, key, GRID.betas, 40), exact, rtol=1e-12)
     found = jax.grad(lambda n: _bound((base, n), key, 40_000))(diagonal)
@@ -133,7 +135,7 @@ def test_known_evidence(key):
 
 
 @pytest.mark.parametrize("rule", ["left", "right"])
-def test_reparameterised_gradient_is_that_of_the_estimate(rule, key):
+def test_reparameterized_gradient_is_that_of_the_estimate(rule, key):
     flat, unravel = ravel_pytree(_model(key))
 
     def function(flat, q):
@@ -190,7 +192,7 @@ def test_covariance_gradient_is_that_of_the_exact_sum(key):
 
 def test_both_gradients_have_the_same_value(key):
     path = _path(_model(key), 0.9)
-    kinds = "reparameterised", "covariance"
+    kinds = "reparameterized", "covariance"
     values = [jax.jit(lambda p, g=g: qp.ThermodynamicObjective(GRID, 9, gradient=g)(p, key=key))(path) for g in kinds]
     assert values[0] == values[1]
 
@@ -200,14 +202,14 @@ def test_any_path(key):
     base, target = qp.Normal(0.0, 1.0), qp.Normal(1.0, 0.5)
     for path in (qp.MomentPath(base, target), qp.GeneralizedMeanPath(base, target, jnp.arcsinh, jnp.sinh)):
         fine = qp.ThermodynamicObjective(qp.LinearSchedule(2000), 50)
-        sums, bound = jax.jit(lambda p: (fine(p, key=key), qp.iwae(p, key=key, num_samples=50)))(path)
+        sums, bound = jax.jit(lambda p: (fine(p, key=key), qp.algorithms.iwae(p, key=key, num_samples=50)))(path)
         np.testing.assert_allclose(sums, bound, atol=0.01)
 
 
 def test_errors_in_words():
     with pytest.raises(ValueError, match="`rule` must be left or right, got 'middle'"):
         qp.ThermodynamicObjective(GRID, 5, "middle")
-    with pytest.raises(ValueError, match="`gradient` must be reparameterised or covariance"):
+    with pytest.raises(ValueError, match="`gradient` must be reparameterized or covariance"):
         qp.ThermodynamicObjective(GRID, 5, gradient="score")
     with pytest.raises(ValueError, match="`num_samples` must be at least 2, got 1"):
         qp.ThermodynamicObjective(GRID, 1)

@@ -154,7 +154,7 @@ def synthetic():
 
 def verdicts(name, rows):
     """The verdict on each statement."""
-    return {claim.statement: claim.verdict for claim in find(name).claims(rows)}
+    return {claim.statement: claim.judgment for claim in find(name).claims(rows)}
 
 
 def changed(rows, change, **where):

@@ -32,11 +32,11 @@ def on_line(*densities):
     [
         (LINE, BASE),
         (LINE, qp.StudentT(0.5, -4.0, 1.7)),
-        (Nodes.line(0.0, scale=3.0), qp.Gamma(0.3, 0.5)),
-        (Nodes.line(1.0), qp.GeneralizedPareto(0.7, 1.0, 2.0)),
+        (Nodes.line(0.0, scale=3.0), qp.families.Gamma(0.3, 0.5)),
+        (Nodes.line(1.0), qp.families.GeneralizedPareto(0.7, 1.0, 2.0)),
         (Nodes.line(-np.inf, 0.0), qp.Density(lambda x: x)),
-        (Nodes.line(-(3**0.5), 3**0.5), qp.QGaussian(0.0, 0.0, 1.0)),
-        (Nodes.line(-((7 / 5) ** 0.5), (7 / 5) ** 0.5), qp.QGaussian(-4.0, 0.0, 1.0)),
+        (Nodes.line(-(3**0.5), 3**0.5), qp.families.QGaussian(0.0, 0.0, 1.0)),
+        (Nodes.line(-((7 / 5) ** 0.5), (7 / 5) ** 0.5), qp.families.QGaussian(-4.0, 0.0, 1.0)),
         (Nodes.product(*[Nodes.line(num=151)] * 2), qp.MultivariateNormal(MEAN, COV)),
         (Nodes.product(*[Nodes.line(num=301)] * 2), qp.MultivariateStudentT(3.0, MEAN, COV)),
     ],
@@ -133,7 +133,7 @@ def test_jensen_shannon():
     mixture = jnp.logaddexp(log_p, log_r) - jnp.log(2)
     half = 0.5 * kl_divergence(log_p, mixture, LINE) + 0.5 * kl_divergence(log_r, mixture, LINE)
     np.testing.assert_allclose(jensen_shannon_divergence(log_p, log_r, 0.5, -1.0, LINE), half, rtol=1e-13)
-    # The least KL mixture is 1 minus the mass of the geometric mean, for normalised ends.
+    # The least KL mixture is 1 minus the mass of the geometric mean, for normalized ends.
     geometric = 1 - jnp.exp(qp.GeometricPath(BASE, TARGET).at(0.3).log_mass)
     np.testing.assert_allclose(jensen_shannon_divergence(log_p, log_r, 0.3, 1.0, LINE), geometric, rtol=1e-12)
     wide = Nodes.line(scale=20.0, num=2001)
@@ -162,7 +162,7 @@ def directions(key, num):
 
 
 @jax.jit
-def behaviour(log_base, log_target, log_r, beta, alpha, directions):
+def behavior(log_base, log_target, log_r, beta, alpha, directions):
     """Slope, curvature and the values at both sides along r (1 + t h), for every direction h."""
 
     def along(h, t):
@@ -194,18 +194,18 @@ def test_q_path_minimises_the_mixed_alpha_divergences(q, beta, target, key):
     log_base, log_target = on_line(BASE, target)
     log_r = LINE.log_values(qp.QPath(BASE, target, q=q).at(beta))
     h = directions(key, 25)
-    slope, curvature, plus, minus = behaviour(log_base, log_target, log_r, beta, 2 * q - 1, h)
+    slope, curvature, plus, minus = behavior(log_base, log_target, log_r, beta, 2 * q - 1, h)
     np.testing.assert_allclose(slope, 0, atol=1e-10 * float(LINE.integral(log_r)))
     np.testing.assert_allclose(curvature, jnp.sum(jnp.exp(log_r + LINE.log_weights) * h**2, axis=1), rtol=1e-8)
     least = mixed_divergence(log_base, log_target, log_r, beta, 2 * q - 1, LINE)
     assert (jnp.minimum(plus, minus) > least).all()
 
 
-def test_another_path_does_not_minimise(key):
+def test_another_path_does_not_minimize(key):
     """What the test above must reject: the path of another q."""
     log_base, log_target = on_line(BASE, TARGET)
     log_r = LINE.log_values(qp.QPath(BASE, TARGET, q=0.5).at(0.5))
-    slope, *_ = behaviour(log_base, log_target, log_r, 0.5, 0.2, directions(key, 25))
+    slope, *_ = behavior(log_base, log_target, log_r, 0.5, 0.2, directions(key, 25))
     assert jnp.abs(slope).max() > 1e-4
 
 

@@ -25,12 +25,15 @@ PAIRS = {
     "normal": (qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)),
     "normal2": (normal(0, 2), normal(1, 2)),
     "normal5": (normal(2, 5), normal(3, 5)),
-    "gamma": (qp.Gamma(0.3, 2.0), qp.Gamma(40.0, 0.5)),
-    "poisson": (qp.Poisson(0.7), qp.Poisson(12.0)),
-    "bernoulli": (qp.Bernoulli(jnp.array([0.1, 0.5, 0.9])), qp.Bernoulli(jnp.array([0.6, 0.01, 0.3]))),
+    "gamma": (qp.families.Gamma(0.3, 2.0), qp.families.Gamma(40.0, 0.5)),
+    "poisson": (qp.families.Poisson(0.7), qp.families.Poisson(12.0)),
+    "bernoulli": (
+        qp.families.Bernoulli(jnp.array([0.1, 0.5, 0.9])),
+        qp.families.Bernoulli(jnp.array([0.6, 0.01, 0.3])),
+    ),
     "categorical": (
-        qp.Categorical(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])),
-        qp.Categorical(jnp.array([[0.6, 0.2, 0.2], [0.25, 0.5, 0.25]])),
+        qp.families.Categorical(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]])),
+        qp.families.Categorical(jnp.array([[0.6, 0.2, 0.2], [0.25, 0.5, 0.25]])),
     ),
 }
 
@@ -70,30 +73,30 @@ def test_float32(name):
 
 def test_log_densities_against_scipy():
     x = np.array([0.02, 1.0, 3.0, 80.0])
-    gamma = jax.vmap(qp.Gamma(2.5, 0.3).log_prob)(x)
+    gamma = jax.vmap(qp.families.Gamma(2.5, 0.3).log_prob)(x)
     np.testing.assert_allclose(gamma, stats.gamma(2.5, scale=1 / 0.3).logpdf(x), rtol=1e-12)
     counts = np.array([0.0, 1.0, 30.0])
     np.testing.assert_allclose(
-        jax.vmap(qp.Poisson(3.5).log_prob)(counts), stats.poisson(3.5).logpmf(counts), rtol=1e-12
+        jax.vmap(qp.families.Poisson(3.5).log_prob)(counts), stats.poisson(3.5).logpmf(counts), rtol=1e-12
     )
-    assert qp.Gamma(2.5, 0.3).log_prob(-1.0) == qp.Gamma(2.5, 0.3).log_prob(0.0) == -jnp.inf
-    assert qp.Poisson(3.5).log_prob(1.5) == qp.Poisson(3.5).log_prob(-1.0) == -jnp.inf
+    assert qp.families.Gamma(2.5, 0.3).log_prob(-1.0) == qp.families.Gamma(2.5, 0.3).log_prob(0.0) == -jnp.inf
+    assert qp.families.Poisson(3.5).log_prob(1.5) == qp.families.Poisson(3.5).log_prob(-1.0) == -jnp.inf
     bits, probs = np.array([1.0, 0.0, 1.0]), np.array([0.1, 0.5, 0.9])
-    np.testing.assert_allclose(qp.Bernoulli(probs).log_prob(bits), stats.bernoulli(probs).logpmf(bits).sum())
-    assert qp.Bernoulli(probs).log_prob(np.array([1.0, 0.5, 0.0])) == -jnp.inf
-    rows = qp.Categorical(np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
+    np.testing.assert_allclose(qp.families.Bernoulli(probs).log_prob(bits), stats.bernoulli(probs).logpmf(bits).sum())
+    assert qp.families.Bernoulli(probs).log_prob(np.array([1.0, 0.5, 0.0])) == -jnp.inf
+    rows = qp.families.Categorical(np.array([[0.2, 0.3, 0.5], [0.1, 0.1, 0.8]]))
     np.testing.assert_allclose(rows.log_prob(np.array([[0, 1, 0], [0, 0, 1]])), np.log(0.3 * 0.8))
     assert rows.log_prob(np.array([[0, 1, 1], [0, 0, 1]])) == -jnp.inf
 
 
 def test_draws_follow_the_density(key):
     keys = jax.random.split(key, 10_000)
-    gamma = jax.jit(jax.vmap(qp.Gamma(2.5, 0.3).sample))(keys)
+    gamma = jax.jit(jax.vmap(qp.families.Gamma(2.5, 0.3).sample))(keys)
     assert stats.kstest(gamma, stats.gamma(2.5, scale=1 / 0.3).cdf).pvalue > 1e-6  # one in a million by chance
     for member in (PAIRS["poisson"][0], PAIRS["bernoulli"][0], PAIRS["categorical"][0]):
         draws = jax.jit(jax.vmap(lambda k: member.sufficient_statistics(member.sample(k))[0]))(keys)
         mean = member.moments[0]
-        deviation = jnp.sqrt((mean if isinstance(member, qp.Poisson) else mean * (1 - mean)) / keys.size)
+        deviation = jnp.sqrt((mean if isinstance(member, qp.families.Poisson) else mean * (1 - mean)) / keys.size)
         # Five standard deviations of the mean of a Poisson or Bernoulli variable.
         assert (jnp.abs(draws.mean(0) - mean) < 5 * deviation).all()
         assert all(member.log_prob(member.sample(k)) > -jnp.inf for k in keys[:3])
@@ -105,7 +108,7 @@ def test_gamma_inverse_against_high_precision(concentration):
     with mp.workdps(30):
         a, rate = mp.mpf(concentration), mp.mpf(3)
         log_mean, mean = float(mp.digamma(a) - mp.log(rate)), float(a / rate)
-        found = qp.Gamma(1.0, 1.0).with_moments((jnp.asarray(log_mean), jnp.asarray(mean)))
+        found = qp.families.Gamma(1.0, 1.0).with_moments((jnp.asarray(log_mean), jnp.asarray(mean)))
         residual = abs(mp.digamma(mp.mpf(float(found.concentration))) - mp.log(mp.mpf(float(found.rate))) - log_mean)
     assert residual < 1e-10 * max(1, abs(log_mean))
     # log E[x] - E[log x] is 1/(2a) for large a: of its sixteen digits so many are lost.
@@ -162,13 +165,13 @@ def test_kl_divergence_in_closed_form():
     np.testing.assert_allclose(base.kl_divergence(target), exact, rtol=1e-12)
     # Of the reference figures: gaps of exponential families with K equal steps are this sum over K.
     np.testing.assert_allclose(base.kl_divergence(target) + target.kl_divergence(base), 130 / 3, rtol=1e-12)
-    poisson = qp.Poisson(0.7).kl_divergence(qp.Poisson(12.0))
+    poisson = qp.families.Poisson(0.7).kl_divergence(qp.families.Poisson(12.0))
     np.testing.assert_allclose(poisson, 0.7 * np.log(0.7 / 12.0) - 0.7 + 12.0, rtol=1e-12)
 
 
 def test_members_are_pytrees_under_transformations():
     x = jnp.linspace(0.1, 3.0, 4)
-    values = jax.jit(jax.vmap(lambda a, x: qp.Gamma(a, 2 * a).log_prob(x)))(x, x)
+    values = jax.jit(jax.vmap(lambda a, x: qp.families.Gamma(a, 2 * a).log_prob(x)))(x, x)
     np.testing.assert_allclose(values, stats.gamma(x, scale=1 / (2 * x)).logpdf(x), rtol=1e-12)
 
 
@@ -186,15 +189,18 @@ def test_members_are_pytrees_under_transformations():
         (lambda: qp.MultivariateNormal(jnp.zeros(2), jnp.diag(jnp.array([1.0, -1.0]))), "`cov` must be symmetric and"),
         (lambda: qp.MultivariateNormal(jnp.zeros(2), jnp.array([[1.0, 0.5], [0.0, 1.0]])), "`cov` must be symmetric"),
         (lambda: normal(0, 2).with_natural((jnp.zeros(2), jnp.eye(2))), r"`-natural\[1\]` must be symmetric and pos"),
-        (lambda: qp.Gamma(-1.0, 1.0), "`concentration` must be positive, got -1.0"),
-        (lambda: qp.Gamma(1.0, 0.0), "`rate` must be positive, got 0.0"),
-        (lambda: qp.Gamma(1.0, 1.0).with_moments((jnp.asarray(1.0), jnp.asarray(2.0))), "must be positive, got -0.3"),
-        (lambda: qp.Poisson(-2.0), "`rate` must be positive, got -2.0"),
-        (lambda: qp.Bernoulli(jnp.array([0.2, 1.0])), r"`probs` must lie in \(0, 1\)"),
-        (lambda: qp.Categorical(jnp.array([0.5, 0.6])), "`probs` must sum to 1"),
-        (lambda: qp.Categorical(jnp.array([0.0, 1.0])), "`probs` must be positive"),
+        (lambda: qp.families.Gamma(-1.0, 1.0), "`concentration` must be positive, got -1.0"),
+        (lambda: qp.families.Gamma(1.0, 0.0), "`rate` must be positive, got 0.0"),
         (
-            lambda: qp.Normal(0.0, 1.0).kl_divergence(qp.Poisson(1.0)),
+            lambda: qp.families.Gamma(1.0, 1.0).with_moments((jnp.asarray(1.0), jnp.asarray(2.0))),
+            "must be positive, got -0.3",
+        ),
+        (lambda: qp.families.Poisson(-2.0), "`rate` must be positive, got -2.0"),
+        (lambda: qp.families.Bernoulli(jnp.array([0.2, 1.0])), r"`probs` must lie in \(0, 1\)"),
+        (lambda: qp.families.Categorical(jnp.array([0.5, 0.6])), "`probs` must sum to 1"),
+        (lambda: qp.families.Categorical(jnp.array([0.0, 1.0])), "`probs` must be positive"),
+        (
+            lambda: qp.Normal(0.0, 1.0).kl_divergence(qp.families.Poisson(1.0)),
             "`self` and `other` must be members of one",
         ),
     ],

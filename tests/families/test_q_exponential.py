@@ -41,13 +41,13 @@ MEMBERS = {
     "student7": qp.StudentT(7.3, 0.4, 0.2),
     "student2": student(1.0, 0, 2),
     "student5": student(3.7, 1, 5),
-    "compact": qp.QGaussian(0.5, 1.2, 0.7),
-    "negative": qp.QGaussian(-1.5, 0.3, 2.0),
-    "gaussian": qp.QGaussian(1.0, -0.6, 1.5),
-    "heavy": qp.QGaussian(2.0, -4.0, 3.0**0.5),
-    "pareto": qp.GeneralizedPareto(0.4, 1.0, 2.0),
-    "bounded": qp.GeneralizedPareto(-0.3, 1.0, 2.0),
-    "exponential": qp.GeneralizedPareto(0.0, -1.0, 0.5),
+    "compact": qp.families.QGaussian(0.5, 1.2, 0.7),
+    "negative": qp.families.QGaussian(-1.5, 0.3, 2.0),
+    "gaussian": qp.families.QGaussian(1.0, -0.6, 1.5),
+    "heavy": qp.families.QGaussian(2.0, -4.0, 3.0**0.5),
+    "pareto": qp.families.GeneralizedPareto(0.4, 1.0, 2.0),
+    "bounded": qp.families.GeneralizedPareto(-0.3, 1.0, 2.0),
+    "exponential": qp.families.GeneralizedPareto(0.0, -1.0, 0.5),
 }
 ON_LINE = [name for name in MEMBERS if name not in ("student2", "student5", "negative")]
 
@@ -61,7 +61,7 @@ def mp_exp_q(x, q):
 
 def mp_log_density(member, x):
     """Log density of one point in thirty digits, from the textbook formula."""
-    if isinstance(member, qp.GeneralizedPareto):
+    if isinstance(member, qp.families.GeneralizedPareto):
         xi, z = mp.mpf(member.shape), (mp.mpf(x) - member.loc) / member.scale
         return (-z if xi == 0 else -(1 + 1 / xi) * mp.log(1 + xi * z)) - mp.log(member.scale)
     if isinstance(member, qp.MultivariateStudentT):
@@ -125,7 +125,7 @@ def test_dual_parameters_are_the_gradient_of_the_free_energy(name):
 def test_escort_moments_by_quadrature_on_the_line(name):
     member = MEMBERS[name]
     q, loc = mp.mpf(float(member.q)), mp.mpf(member.loc)
-    if isinstance(member, qp.GeneralizedPareto):
+    if isinstance(member, qp.families.GeneralizedPareto):
         ends = [loc, loc + 2, mp.inf if member.shape >= 0 else loc - mp.mpf(member.scale) / member.shape]
     elif q < 1:
         edge = mp.mpf(member.scale) * mp.sqrt((3 - q) / (1 - q))
@@ -135,7 +135,7 @@ def test_escort_moments_by_quadrature_on_the_line(name):
     log_mode = mp.mpf(float(member.log_prob(member.loc)))
 
     def unnormalized(x):
-        if isinstance(member, qp.GeneralizedPareto):
+        if isinstance(member, qp.families.GeneralizedPareto):
             rate = -(1 + mp.mpf(member.shape)) / member.scale
             return mp_exp_q(rate * (x - loc), q)
         return mp_exp_q(-(((x - loc) / member.scale) ** 2) / (3 - q), q)
@@ -206,7 +206,7 @@ def test_two_normalisations(name, key):
     member = MEMBERS[name]
     if name == "compact":
         with pytest.raises(ValueError, match="`offset` must be less than 1 / delta = 2"):
-            qp.QGaussian(0.5, 12.0, 0.7).multiplicative()
+            qp.families.QGaussian(0.5, 12.0, 0.7).multiplicative()
     beta, log_z = member.multiplicative()
     for x in points(member, key):
         value = qp.exp_q(dot(beta, member.sufficient_statistics(x)), member.q) / jnp.exp(log_z)
@@ -246,14 +246,14 @@ def test_orders():
 def test_q_gaussian_is_student_and_normal():
     x = jnp.linspace(-5, 5, 11)
     pairs = [
-        (qp.QGaussian(1.4, 0.3, 2.0), qp.StudentT(4.0, 0.3, 2.0)),
-        (qp.QGaussian(1.0, 0.3, 2.0), qp.Normal(0.3, 2.0)),
-        (qp.QGaussian(1 + 1e-13, 0.3, 2.0), qp.Normal(0.3, 2.0)),
-        (qp.QGaussian(1 - 1e-13, 0.3, 2.0), qp.Normal(0.3, 2.0)),
+        (qp.families.QGaussian(1.4, 0.3, 2.0), qp.StudentT(4.0, 0.3, 2.0)),
+        (qp.families.QGaussian(1.0, 0.3, 2.0), qp.Normal(0.3, 2.0)),
+        (qp.families.QGaussian(1 + 1e-13, 0.3, 2.0), qp.Normal(0.3, 2.0)),
+        (qp.families.QGaussian(1 - 1e-13, 0.3, 2.0), qp.Normal(0.3, 2.0)),
     ]
     for a, b in pairs:
         np.testing.assert_allclose(jax.vmap(a.log_prob)(x), jax.vmap(b.log_prob)(x), rtol=1e-11)
-    epanechnikov = qp.QGaussian(0.0, 0.0, 1.0)
+    epanechnikov = qp.families.QGaussian(0.0, 0.0, 1.0)
     np.testing.assert_allclose(jnp.exp(epanechnikov.log_prob(0.5)), 0.75 * (1 - 0.25 / 3) / 3**0.5, rtol=1e-12)
     assert epanechnikov.log_prob(1.8) == -jnp.inf
 
@@ -285,7 +285,7 @@ def test_draws_follow_the_density(key):
 def test_log_densities_against_scipy():
     x = np.array([0.5, 1.0, 1.5, 4.0, 9.0])
     for shape in (-0.3, 0.0, 0.4):
-        pareto = jax.vmap(qp.GeneralizedPareto(shape, 1.0, 2.0).log_prob)(x)
+        pareto = jax.vmap(qp.families.GeneralizedPareto(shape, 1.0, 2.0).log_prob)(x)
         np.testing.assert_allclose(pareto, stats.genpareto(shape, 1.0, 2.0).logpdf(x), rtol=1e-12)
     member = MEMBERS["student5"]
     exact = stats.multivariate_t(member.mean, member.scale_matrix, member.df).logpdf(np.ones(5))
@@ -300,10 +300,13 @@ def test_log_densities_against_scipy():
         (lambda: qp.StudentT(1.0, 0.0, -1.0), "`scale` must be positive, got -1.0"),
         (lambda: qp.MultivariateStudentT(-2.0, jnp.zeros(2), jnp.eye(2)), "`df` must be positive, got -2.0"),
         (lambda: qp.MultivariateStudentT(1.0, jnp.zeros(2), -jnp.eye(2)), "`scale_matrix` must be symmetric and pos"),
-        (lambda: qp.QGaussian(3.0, 0.0, 1.0), r"`q` must lie in \(-inf, 3\), got 3.0"),
-        (lambda: qp.QGaussian(-0.5, 0.0, 1.0).escort(), r"`q` must lie in \(0, 3\), got -0.5"),
-        (lambda: qp.GeneralizedPareto(-1.0, 0.0, 1.0), r"`shape` must lie in \(-1, inf\), got -1.0"),
-        (lambda: qp.GeneralizedPareto(-0.7, 0.0, 1.0).escort(), r"`shape` must lie in \(-0.5, inf\), got -0.7"),
+        (lambda: qp.families.QGaussian(3.0, 0.0, 1.0), r"`q` must lie in \(-inf, 3\), got 3.0"),
+        (lambda: qp.families.QGaussian(-0.5, 0.0, 1.0).escort(), r"`q` must lie in \(0, 3\), got -0.5"),
+        (lambda: qp.families.GeneralizedPareto(-1.0, 0.0, 1.0), r"`shape` must lie in \(-1, inf\), got -1.0"),
+        (
+            lambda: qp.families.GeneralizedPareto(-0.7, 0.0, 1.0).escort(),
+            r"`shape` must lie in \(-0.5, inf\), got -0.7",
+        ),
         (lambda: df_from_q(1.5, 5), r"`q` must lie in \(1, 1.4\), got 1.5"),
         (lambda: df_from_q(0.5), r"`q` must lie in \(1, 3\), got 0.5"),
         (lambda: shape_from_q(2.5), r"`q` must lie in \(-inf, 2\), got 2.5"),

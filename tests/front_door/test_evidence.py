@@ -152,7 +152,7 @@ def test_certificate_on_simulated_data(model):
         qp.evidence(**model, simulate=simulate, key=jax.random.key(0))
 
 
-def test_prior_that_is_not_normalised_and_constant_likelihood_are_seen():
+def test_prior_that_is_not_normalized_and_constant_likelihood_are_seen():
     shifted = qp.Density(lambda x: BASE.log_prob(x) + 1.0, BASE.sample)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -29,7 +29,7 @@ KERNELS = {
     "HMC": qp.HMC(2, num_leapfrog=4),
     "HMC diagonal": qp.HMC(1, num_leapfrog=3, preconditioner="diagonal", step_size=0.7),
     "HMC plain": qp.HMC(1, num_leapfrog=3, preconditioner="none", step_size=0.3),
-    "NUTS": qp.BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov)),
+    "NUTS": qp.kernels.BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov)),
 }
 
 
@@ -57,9 +57,9 @@ _draws = jax.jit(lambda key: jax.vmap(TARGET.sample)(jax.random.split(key, NUM))
 
 
 def _distance(points):
-    """Squared Mahalanobis distances from the target's centre, which are chi-squared with two degrees of freedom."""
-    centred = np.asarray(points) - np.asarray(TARGET.mean)
-    return np.sum(centred @ np.linalg.inv(TARGET.cov) * centred, axis=1)
+    """Squared Mahalanobis distances from the target's center, which are chi-squared with two degrees of freedom."""
+    centered = np.asarray(points) - np.asarray(TARGET.mean)
+    return np.sum(centered @ np.linalg.inv(TARGET.cov) * centered, axis=1)
 
 
 def _is_invariant(kernel, key, traced=False):
@@ -247,13 +247,13 @@ def test_states_of_a_chain_follow_each_other(key):
 def test_frozen_parameters_are_interpolated(xp):
     betas = xp.asarray([0.0, 0.25, 1.0])
     params = LeapfrogParams(xp.asarray([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]]), xp.asarray([0.1, 0.3, 0.2]))
-    frozen = qp.FrozenKernel(qp.HMC(preconditioner="diagonal"), betas, params)
+    frozen = qp.kernels.FrozenKernel(qp.HMC(preconditioner="diagonal"), betas, params)
     np.testing.assert_allclose(frozen.fit(Cloud(None, 0.125, None, None), None, None).step_size, 0.2)
     at = frozen.params_at(xp.asarray([0.0, 0.625, 1.0]))
     np.testing.assert_allclose(at.step_size, [0.1, 0.25, 0.2])
     np.testing.assert_allclose(at.scale, [[1.0, 1.0], [3.0, 4.0], [4.0, 5.0]])
     np.testing.assert_allclose(frozen.reversed().params_at(0.375).step_size, 0.25)
-    again = qp.FrozenKernel.from_arrays(frozen.kernel, frozen.arrays, 2)
+    again = qp.kernels.FrozenKernel.from_arrays(frozen.kernel, frozen.arrays, 2)
     jax.tree.map(np.testing.assert_array_equal, again.params, params)
     assert not frozen.needs_fit
 

@@ -9,17 +9,18 @@ import pytest
 from scipy import stats
 
 import qpaths as qp
-from qpaths.annealing import Population, anneal
+from qpaths.annealing import anneal
+from qpaths.annealing.blocks import in_blocks
 from qpaths.arrays import TracedStream, stream_of
 from qpaths.evaluation import Particles, evaluator_of
 from qpaths.kernels.base import grouped
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import (
     VAE,
+    DecoderProblem,
     DiagonalNormal,
     GaussianDecoder,
     Network,
-    Problem,
     ReleasedProtocol,
     compile_bounds,
     compile_lower,
@@ -50,7 +51,7 @@ def data(model):
 
 @pytest.fixture(scope="module")
 def problem(model):
-    return Problem(model.decoder, q=0.9)
+    return DecoderProblem(model.decoder, q=0.9)
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +97,8 @@ def test_bounds_bracket_a_known_evidence(key):
     # A base that is not the prior, as an encoder would give it, changes the bounds but not what they bound.
     base = DiagonalNormal(jnp.zeros(2, jnp.float32), jnp.full(2, 0.8, jnp.float32))
     cases = (
-        (Problem(decoder, q=0.98, encoder=lambda x: base), ALGORITHM),
-        (Problem(decoder, q=0.98), ReleasedProtocol(4, SCHEDULE, num_leapfrog=2)),
+        (DecoderProblem(decoder, q=0.98, encoder=lambda x: base), ALGORITHM),
+        (DecoderProblem(decoder, q=0.98), ReleasedProtocol(4, SCHEDULE, num_leapfrog=2)),
     )
     for problem, algorithm in cases:
         bounds = evaluate_bounds(problem, x, z, algorithm, key=key)
@@ -122,7 +123,7 @@ def test_a_guide_changes_the_way_and_not_the_law(q, model, data, key):
 
     def moved(kernel):
         def one(z, x, key):
-            path, stream = Problem(model.decoder, q=q, guide=crude)(x), TracedStream(key)
+            path, stream = DecoderProblem(model.decoder, q=q, guide=crude)(x), TracedStream(key)
             evaluator = evaluator_of(path, stream, with_slopes=True)
             before = evaluator.particles(z[None], with_slopes=True)
             params = grouped(LeapfrogParams(jnp.ones_like(z), jnp.asarray(0.7, z.dtype)))
@@ -241,9 +242,10 @@ def test_a_step_size_for_each_chain_goes_through_chunks(problem, data, key):
     whole, chunked = (qp.AIS(5, SCHEDULE, kernel, chunk_size=size).run(path, key=key) for size in (None, 2))
     np.testing.assert_allclose(chunked.log_weights, whole.log_weights, rtol=1e-6)
     np.testing.assert_allclose(chunked.stats["step_size"], whole.stats["step_size"], rtol=1e-6)
-    evaluator, numbers = evaluator_of(path, TracedStream(key), with_slopes=False), jnp.arange(5.0)
-    traced = Population(chunk_size=2)._in_blocks(
-        evaluator,
+    numbers = jnp.arange(5.0)
+    traced = in_blocks(
+        False,
+        2,
         lambda particles, rows, params: particles.position * params[:, None],
         Particles(jnp.ones((5, 3)), None, None),
         TracedStream(key).rows(5),
@@ -254,7 +256,7 @@ def test_a_step_size_for_each_chain_goes_through_chunks(problem, data, key):
 
 def test_a_guide_steers_alike_on_the_host_and_traced(model, data, key):
     z, x = data
-    path = Problem(model.decoder, q=0.9, guide=jax.tree.map(lambda leaf: 0.5 * leaf, model.decoder))(x[0])
+    path = DecoderProblem(model.decoder, q=0.9, guide=jax.tree.map(lambda leaf: 0.5 * leaf, model.decoder))(x[0])
     host, traced = (evaluator_of(path, stream_of(key, host=host), with_slopes=True) for host in (True, False))
 
     def look(evaluator):
@@ -288,14 +290,14 @@ def test_a_device_without_memory_gets_smaller_batches():
 def test_errors_in_words(model, data, key):
     z, x = data
     with pytest.raises(ValueError, match="give `q` or `delta`"):
-        Problem(model.decoder, q=0.9, delta=0.1)
+        DecoderProblem(model.decoder, q=0.9, delta=0.1)
     with pytest.raises(ValueError, match="`latents` must be one for each of the 8 observations, got 4"):
-        evaluate_bounds(Problem(model.decoder), x, z[:4], ALGORITHM, key=key)
+        evaluate_bounds(DecoderProblem(model.decoder), x, z[:4], ALGORITHM, key=key)
     # Without the check of types that only the tests have.
     with pytest.raises(TypeError, match="`algorithm` must be an AIS or a ReleasedProtocol, got BDMC"):
-        inspect.unwrap(evaluate_lower)(Problem(model.decoder), x, ALGORITHM, key=key)
+        inspect.unwrap(evaluate_lower)(DecoderProblem(model.decoder), x, ALGORITHM, key=key)
     with pytest.raises(TypeError, match="`algorithm` must be a BDMC or a ReleasedProtocol, got AIS"):
-        inspect.unwrap(evaluate_bounds)(Problem(model.decoder), x, z, ALGORITHM.forward, key=key)
+        inspect.unwrap(evaluate_bounds)(DecoderProblem(model.decoder), x, z, ALGORITHM.forward, key=key)
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from scipy.io import savemat
 
 from qpaths.models import (
     VAE,
-    Settings,
-    binarise,
+    TrainingSettings,
+    binarize,
     check_images,
     importance_bounds,
     load_omniglot,
@@ -24,7 +24,7 @@ from qpaths.models import (
 )
 from qpaths.models.train import main
 
-SETTINGS = Settings(
+SETTINGS = TrainingSettings(
     num_epochs=4, batch_size=20, num_samples=4, num_partitions=5, learning_rate=0.02, hidden=(6,), num_latent=2
 )
 
@@ -44,7 +44,7 @@ def trained(images):
 def test_the_bound_rises(trained, images, key):
     assert trained.history.shape == (4,)
     assert trained.history[-1] > trained.history[0] + 0.3
-    bounds = importance_bounds(trained.model, binarise(images, key), key=key, num_samples=50, batch_size=30)
+    bounds = importance_bounds(trained.model, binarize(images, key), key=key, num_samples=50, batch_size=30)
     assert bounds.shape == (105,)
     assert trained.history[-1] - 1.0 < jnp.mean(bounds) < 0.0
 
@@ -89,24 +89,24 @@ def test_training_that_diverges_says_so(images, tmp_path, monkeypatch):
 
 
 def test_settings():
-    paper = Settings()
+    paper = TrainingSettings()
     assert (paper.num_epochs, paper.batch_size, paper.num_samples) == (5000, 100, 50)
     betas = paper.objective.schedule.betas
     assert betas.shape == (101,)
     np.testing.assert_allclose(betas[1], 0.025)
-    assert Settings(q=0.0).objective.rule == "right"
+    assert TrainingSettings(q=0.0).objective.rule == "right"
     with pytest.raises(ValueError, match="`batch_size` must be at least 1, got 0"):
-        Settings(batch_size=0)
+        TrainingSettings(batch_size=0)
     with pytest.raises(ValueError, match="`num_samples` must be at least 1, got 0"):
-        Settings(num_samples=0)
+        TrainingSettings(num_samples=0)
     with pytest.raises(ValueError, match="`num_latent` must be at least 1, got 0"):
-        Settings(num_latent=0)
+        TrainingSettings(num_latent=0)
     with pytest.raises(ValueError, match="`hidden` must hold sizes of layers"):
-        Settings(hidden=())
-    with pytest.raises(ValueError, match="`gradient` must be reparameterised or covariance, got 'foo'"):
-        Settings(gradient="foo")
+        TrainingSettings(hidden=())
+    with pytest.raises(ValueError, match="`gradient` must be reparameterized or covariance, got 'foo'"):
+        TrainingSettings(gradient="foo")
     with pytest.raises(ValueError, match="the step size must fall to a positive one"):
-        Settings(final_learning_rate=1.0)
+        TrainingSettings(final_learning_rate=1.0)
     with pytest.raises(ValueError, match="`batch_size` is 100, and there are only 3 images"):
         train_vae(np.zeros((3, 4)))
 
@@ -245,7 +245,7 @@ def test_bytes_are_scaled(key):
     images = check_images(np.full((1, 784), 255, np.uint8))
     assert images.dtype == np.float32
     np.testing.assert_array_equal(images, 1.0)
-    np.testing.assert_array_equal(binarise(images, key), 1.0)
+    np.testing.assert_array_equal(binarize(images, key), 1.0)
     np.testing.assert_array_equal(check_images(np.eye(2, 784, dtype=np.uint8)), np.eye(2, 784))  # already 0 and 1
-    half = jnp.mean(binarise(np.full((100, 784), 0.3, np.float32), key))
+    half = jnp.mean(binarize(np.full((100, 784), 0.3, np.float32), key))
     np.testing.assert_allclose(half, 0.3, atol=5 * 0.46 / 280)

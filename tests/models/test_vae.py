@@ -100,7 +100,7 @@ def test_decoders_follow_the_protocol(small):
 
 
 def test_encoder(small, key):
-    """`softplus` standard deviation; the result is a normalised density."""
+    """`softplus` standard deviation; the result is a normalized density."""
     normal = small.encoder(jnp.ones(12, jnp.float32))
     assert normal.mean.shape == normal.scale.shape == (3,)
     assert jnp.all(normal.scale > 0)

@@ -11,7 +11,7 @@ from qpaths.families.nodes import Nodes
 
 BETA = 0.4
 NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(2.0, 1.0)
-GAMMAS = qp.Gamma(2.0, 2.0), qp.Gamma(9.0, 3.0)
+GAMMAS = qp.families.Gamma(2.0, 2.0), qp.families.Gamma(9.0, 3.0)
 
 
 @pytest.mark.parametrize(
@@ -28,7 +28,7 @@ def test_minimises_the_mixed_alpha_divergences_within_the_family(ends, nodes, q,
         log_r = jax.vmap(base.with_natural(natural).log_prob)(nodes.points)
         return mixed_divergence(log_base, log_target, log_r, BETA, 2 * q - 1, nodes)
 
-    path = qp.AlphaProjectionPath(base, target, q=q)
+    path = qp.paths.AlphaProjectionPath(base, target, q=q)
     natural = jax.jit(lambda beta: path.member(beta))(BETA).natural
     np.testing.assert_allclose(jax.jit(jax.grad(objective))(natural), 0, atol=1e-10)
     least = objective(natural)
@@ -44,11 +44,13 @@ def test_minimises_the_mixed_alpha_divergences_within_the_family(ends, nodes, q,
 def test_limits():
     moment = qp.MomentPath(*NORMALS).at(BETA)
     geometric = qp.GeometricPath(*NORMALS).at(BETA).member
-    first = qp.AlphaProjectionPath(*NORMALS, q=0.0).at(BETA)
+    first = qp.paths.AlphaProjectionPath(*NORMALS, q=0.0).at(BETA)
     np.testing.assert_allclose([first.loc, first.scale], [moment.loc, moment.scale], rtol=1e-12)
-    last = qp.AlphaProjectionPath(*NORMALS, q=1 - 1e-6).at(BETA)
+    last = qp.paths.AlphaProjectionPath(*NORMALS, q=1 - 1e-6).at(BETA)
     np.testing.assert_allclose([last.loc, last.scale], [geometric.loc, geometric.scale], rtol=1e-4)
-    middle = jax.vmap(lambda q: qp.AlphaProjectionPath(*NORMALS, q=q).at(BETA).scale)(jnp.array([0.0, 0.25, 0.5, 0.75]))
+    middle = jax.vmap(lambda q: qp.paths.AlphaProjectionPath(*NORMALS, q=q).at(BETA).scale)(
+        jnp.array([0.0, 0.25, 0.5, 0.75])
+    )
     assert (jnp.diff(middle) < 0).all()
     assert middle[-1] > geometric.scale
 
@@ -58,7 +60,7 @@ def test_two_dimensions_match_the_moments_of_the_mixed_tilted_endpoints():
     base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
     target = qp.MultivariateNormal(jnp.array([2.0, 1.0]), jnp.array([[1.0, 0.6], [0.6, 0.8]]))
     q = 0.7
-    path = qp.AlphaProjectionPath(base, target, q=q)
+    path = qp.paths.AlphaProjectionPath(base, target, q=q)
     member = jax.jit(lambda beta: path.member(beta))(BETA)
     parts = [qp.GeometricPath(end, member).at(q) for end in (base, target)]
     masses = np.array([(1 - BETA) * np.exp(parts[0].log_mass), BETA * np.exp(parts[1].log_mass)])

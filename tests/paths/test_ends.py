@@ -12,7 +12,7 @@ from qpaths.testing import StuckEnds
 
 NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(1.5, 1.0)
 STUDENTS = qp.StudentT(2.0, -1.0, 3.0**0.5), qp.StudentT(2.0, 1.5, 1.0)
-GAMMAS = qp.Gamma(2.0, 2.0), qp.Gamma(9.0, 3.0)
+GAMMAS = qp.families.Gamma(2.0, 2.0), qp.families.Gamma(9.0, 3.0)
 POINTS = jnp.array([0.4, 1.3, 2.6])
 
 PATHS = {
@@ -23,12 +23,12 @@ PATHS = {
     "log_scale": qp.QPath(*NORMALS, q=0.7, log_scale=-3.0),
     "generalized": qp.GeneralizedMeanPath(*NORMALS, lambda v: jnp.exp(0.3 * v), lambda v: jnp.log(v) / 0.3),
     "generalized identity": qp.GeneralizedMeanPath(*NORMALS, lambda v: v, lambda v: v),
-    "gelman-meng": qp.GelmanMengPath(*NORMALS),
+    "gelman-meng": qp.paths.GelmanMengPath(*NORMALS),
     "moment": qp.MomentPath(*NORMALS),
     "moment gamma": qp.MomentPath(*GAMMAS),
     "escort": qp.EscortMomentPath(*STUDENTS),
     "escort exact": qp.EscortMomentPath(*STUDENTS, exact=True),
-    "alpha": qp.AlphaProjectionPath(*NORMALS, q=0.6),
+    "alpha": qp.paths.AlphaProjectionPath(*NORMALS, q=0.6),
 }
 STEP = 2.0**-13
 AHEAD = STEP * np.arange(1, 6)

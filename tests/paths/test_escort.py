@@ -40,7 +40,7 @@ def test_one_dimension_and_the_q_gaussian_agree():
         student = qp.EscortMomentPath(*STUDENTS, exact=exact).at(BETA)
         sigma = 0.7 * 3 + 0.3 + (1 if exact else 3) * 0.21 * 64
         np.testing.assert_allclose([student.loc, student.scale], [-1.6, sigma**0.5], rtol=1e-13)
-        ends = [qp.QGaussian(2.0, end.loc, end.scale) for end in STUDENTS]
+        ends = [qp.families.QGaussian(2.0, end.loc, end.scale) for end in STUDENTS]
         other = qp.EscortMomentPath(*ends, exact=exact).at(BETA)
         np.testing.assert_allclose([other.loc, other.scale], [student.loc, student.scale], rtol=1e-13)
 
@@ -50,7 +50,7 @@ def test_one_dimension_and_the_q_gaussian_agree():
     [
         (*STUDENTS, LINE),
         (qp.StudentT(4.5, -1.0, 0.5), qp.StudentT(4.5, 2.0, 1.5), LINE),
-        (qp.GeneralizedPareto(0.4, 1.0, 2.0), qp.GeneralizedPareto(0.4, 1.0, 0.3), Nodes.line(1.0)),
+        (qp.families.GeneralizedPareto(0.4, 1.0, 2.0), qp.families.GeneralizedPareto(0.4, 1.0, 0.3), Nodes.line(1.0)),
     ],
 )
 def test_escort_moments_mix_linearly_by_quadrature(base, target, nodes):
@@ -79,7 +79,7 @@ def test_both_tend_to_the_moment_path():
 
 @jax.jit
 def gap(path, betas):
-    """Gap of bidirectional annealing with exact transitions: symmetric divergences of neighbours, summed."""
+    """Gap of bidirectional annealing with exact transitions: symmetric divergences of neighbors, summed."""
     log_density = jax.vmap(jax.vmap(path.log_density, (None, 0)), (0, None))(betas, LINE.points)
     log_density = log_density - jax.nn.logsumexp(log_density + LINE.log_weights, axis=1, keepdims=True)
     density = jnp.exp(log_density + LINE.log_weights)

@@ -30,11 +30,11 @@ def test_between_multivariate_normals(dimension):
     ("base", "target"),
     [
         (qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)),
-        (qp.Gamma(0.3, 2.0), qp.Gamma(40.0, 0.5)),
-        (qp.Gamma(3e4, 2.0), qp.Gamma(5e5, 0.5)),
-        (qp.Poisson(0.7), qp.Poisson(12.0)),
-        (qp.Bernoulli(jnp.array([0.1, 0.5])), qp.Bernoulli(jnp.array([0.6, 0.01]))),
-        (qp.Categorical(jnp.array([0.2, 0.3, 0.5])), qp.Categorical(jnp.array([0.6, 0.2, 0.2]))),
+        (qp.families.Gamma(0.3, 2.0), qp.families.Gamma(40.0, 0.5)),
+        (qp.families.Gamma(3e4, 2.0), qp.families.Gamma(5e5, 0.5)),
+        (qp.families.Poisson(0.7), qp.families.Poisson(12.0)),
+        (qp.families.Bernoulli(jnp.array([0.1, 0.5])), qp.families.Bernoulli(jnp.array([0.6, 0.01]))),
+        (qp.families.Categorical(jnp.array([0.2, 0.3, 0.5])), qp.families.Categorical(jnp.array([0.6, 0.2, 0.2]))),
     ],
 )
 def test_moments_mix_linearly(base, target):

@@ -28,8 +28,8 @@ def student(df, seed, dimension):
 
 NORMALS = qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)
 STUDENTS = qp.StudentT(1.0, -4.0, 3.0**0.5), qp.StudentT(1.0, 4.0, 1.0)
-GAMMAS = qp.Gamma(0.5, 2.0), qp.Gamma(20.0, 3.0)
-PARETOS = qp.GeneralizedPareto(0.4, 1.0, 2.0), qp.GeneralizedPareto(0.4, 1.0, 0.3)
+GAMMAS = qp.families.Gamma(0.5, 2.0), qp.families.Gamma(20.0, 3.0)
+PARETOS = qp.families.GeneralizedPareto(0.4, 1.0, 2.0), qp.families.GeneralizedPareto(0.4, 1.0, 0.3)
 
 PATHS = {
     "moment": qp.MomentPath(*NORMALS),
@@ -37,13 +37,13 @@ PATHS = {
     "moment gamma": qp.MomentPath(*GAMMAS),
     "escort": qp.EscortMomentPath(*STUDENTS),
     "escort exact": qp.EscortMomentPath(*STUDENTS, exact=True),
-    "alpha": qp.AlphaProjectionPath(*NORMALS, q=0.6),
+    "alpha": qp.paths.AlphaProjectionPath(*NORMALS, q=0.6),
     "geometric": qp.GeometricPath(normal(0, 5), normal(1, 5)),
     "geometric gamma": qp.GeometricPath(*GAMMAS),
     "q=2 student": qp.QPath(*STUDENTS, q=2.0),
     "q student5": qp.QPath(student(3.0, 0, 5), student(3.0, 1, 5), q=1.25, log_scale=0.7),
     "q pareto": qp.QPath(*PARETOS, q=1.8 / 1.4),
-    "gelman-meng": qp.GelmanMengPath(*NORMALS),
+    "gelman-meng": qp.paths.GelmanMengPath(*NORMALS),
 }
 
 
@@ -94,7 +94,7 @@ def test_beta_outside_is_refused_or_nan():
 
 
 @pytest.mark.parametrize("name", ["moment", "escort", "escort exact"])
-def test_densities_on_the_line_are_normalised(name):
+def test_densities_on_the_line_are_normalized(name):
     nodes = Nodes.line(scale=4.0, num=1001)
     np.testing.assert_allclose(nodes.integral(nodes.log_values(PATHS[name].at(0.3))), 1.0, rtol=1e-10)
 
@@ -159,7 +159,7 @@ def test_other_orders_leave_the_family(q):
 
 def test_compact_supports_leave_the_family():
     """For q < 1 the positive part matters: outside the smaller support only one endpoint is left in the mean."""
-    path = qp.QPath(qp.QGaussian(0.5, -1.0, 1.0), qp.QGaussian(0.5, 1.0, 0.4), q=0.5)
+    path = qp.QPath(qp.families.QGaussian(0.5, -1.0, 1.0), qp.families.QGaussian(0.5, 1.0, 0.4), q=0.5)
     assert isinstance(path.at(0.3), qp.Density)
     natural = [0.7 * a + 0.3 * b for a, b in zip(path.base.natural, path.target.natural, strict=True)]
     offset = 0.7 * path.base.free_energy(path.base.natural) + 0.3 * path.target.free_energy(path.target.natural)
@@ -210,14 +210,14 @@ def test_traced_endpoints_and_betas():
             "same `df`, got 3.0 and 2.0",
         ),
         (
-            lambda: qp.EscortMomentPath(PARETOS[0], qp.GeneralizedPareto(0.4, 0.0, 2.0)),
+            lambda: qp.EscortMomentPath(PARETOS[0], qp.families.GeneralizedPareto(0.4, 0.0, 2.0)),
             "must have the same `loc`, got 1.0 and 0.0",
         ),
-        (lambda: qp.AlphaProjectionPath(*NORMALS, q=1.0), r"`q` must lie in \[0, 1\), got 1.0"),
-        (lambda: qp.AlphaProjectionPath(*NORMALS, q=-0.1), r"`q` must lie in \[0, 1\), got -0.1"),
-        (lambda: qp.AlphaProjectionPath(*STUDENTS, q=0.5), "`base` must be a member of an exponential family"),
-        (lambda: qp.GelmanMengPath(*STUDENTS), "`log_coefficient` must be given unless.*StudentT and StudentT"),
-        (lambda: qp.GelmanMengPath(*STUDENTS, 0.1), "`log_coefficient` must not be positive, got 0.1"),
+        (lambda: qp.paths.AlphaProjectionPath(*NORMALS, q=1.0), r"`q` must lie in \[0, 1\), got 1.0"),
+        (lambda: qp.paths.AlphaProjectionPath(*NORMALS, q=-0.1), r"`q` must lie in \[0, 1\), got -0.1"),
+        (lambda: qp.paths.AlphaProjectionPath(*STUDENTS, q=0.5), "`base` must be a member of an exponential family"),
+        (lambda: qp.paths.GelmanMengPath(*STUDENTS), "`log_coefficient` must be given unless.*StudentT and StudentT"),
+        (lambda: qp.paths.GelmanMengPath(*STUDENTS, 0.1), "`log_coefficient` must not be positive, got 0.1"),
     ],
 )
 def test_bad_input(call, message):

@@ -100,7 +100,7 @@ def test_log_scale_shifts_logit_beta(beta, log_base, log_target, q, log_scale):
 
 
 def test_log_scale_undoes_a_constant_in_the_target(key):
-    """Adding c to the log target and `log_scale = -c` leaves the normalised densities at each beta where they were."""
+    """Adding c to the log target and `log_scale = -c` leaves the normalized densities at each beta where they were."""
     c = 7.0
     scaled = qp.Density(lambda x: SKEWED.log_prob(x) + c)
     plain, undone = _q_path(0.8), qp.QPath(BASE, scaled, q=0.8, log_scale=-c)

@@ -14,7 +14,7 @@ BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: jnp.where(x[0] > -0.5, -2.0 * jnp.sum((x - 1.0) ** 2), -jnp.inf))
 
 
-class _Path(qp.AbstractPointwisePath):
+class _Path(qp.paths.AbstractPointwisePath):
     """A right path that leaves everything but `interpolate` to the base class."""
 
     base: DensityLike = eqx.field(converter=endpoint("base"))

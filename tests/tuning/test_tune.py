@@ -87,7 +87,7 @@ def _settings(preconditioner):
     betas = np.linspace(0.0, 1.0, 11)
     params = LeapfrogParams(np.ones((11, 2)), np.full(11, 0.5))
     kernel = qp.HMC(1, 3, preconditioner=preconditioner)
-    return _candidate(betas, qp.FrozenKernel(kernel, betas, params))
+    return _candidate(betas, qp.kernels.FrozenKernel(kernel, betas, params))
 
 
 def test_improve_moves_betas_to_where_the_variance_is_and_steps_to_the_acceptance():
@@ -152,7 +152,7 @@ def test_another_q_starts_where_the_path_was(key):
 
 def test_frozen_kernel_interpolates_and_reverses():
     betas = np.array([0.0, 0.5, 1.0])
-    kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, np.array([1.0, 2.0, 4.0]))
+    kernel = qp.kernels.FrozenKernel(qp.RandomWalk(2), betas, np.array([1.0, 2.0, 4.0]))
     np.testing.assert_allclose([kernel.params_at(b) for b in (0.0, 0.25, 0.5, 0.75, 1.0)], [1.0, 1.5, 2.0, 3.0, 4.0])
     backwards = kernel.reversed()
     np.testing.assert_allclose([backwards.params_at(1 - b) for b in (0.0, 0.25, 1.0)], [1.0, 1.5, 4.0])

@@ -15,17 +15,17 @@ from ..checkpoints import check_features, check_settings, describe_all, filled
 from ..paths import AbstractPath
 
 
-class Run(NamedTuple):
+class StoredRun(NamedTuple):
     """What a run has reached: its kernel if a pilot has fitted one, its state, and a row of statistics per stage."""
 
     kernel: dict[str, Any] | None
     state: State
     rows: list[dict[str, Any]]
 
-    def like(self, path: str | os.PathLike[str], template: State) -> "Run":
+    def like(self, path: str | os.PathLike[str], template: State) -> "StoredRun":
         """The run with a state of the structure of another one; an error where the numbers do not fit."""
         state = filled(path, template, self.state)
-        return Run(self.kernel, state, self.rows[: int(state.stage)])
+        return StoredRun(self.kernel, state, self.rows[: int(state.stage)])
 
 
 def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[str, str]:
@@ -40,21 +40,21 @@ def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[s
     return describe_all({"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key})
 
 
-def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: Run) -> None:
+def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: StoredRun) -> None:
     """Replace the file as a whole."""
     storage.write(path, "checkpoint", {"settings": settings}, run._asdict() | {"rows": stacked(run.rows)})
 
 
-def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str]) -> Run:
+def read_checkpoint(path: str | os.PathLike[str], settings: dict[str, str]) -> StoredRun:
     """The run in the file, its state as it was stored; an error where it is not a run of these settings."""
     _, notes, tree = storage.read(path, ("checkpoint",))
     check_settings(path, notes["settings"], settings)
     stats = tree["rows"]
     num = len(next(iter(stats.values()))) if stats else 0
-    return Run(tree["kernel"], tree["state"], [{name: stats[name][i] for name in stats} for i in range(num)])
+    return StoredRun(tree["kernel"], tree["state"], [{name: stats[name][i] for name in stats} for i in range(num)])
 
 
-def check_densities(path: str | os.PathLike[str], annealing: Annealing, run: Run) -> None:
+def check_densities(path: str | os.PathLike[str], annealing: Annealing, run: StoredRun) -> None:
     """Raise where the densities do not give at the first stored particle what they gave before."""
     stored = jax.tree.map(lambda leaf: np.asarray(leaf)[:1], run.state.particles)
     now = annealing.evaluator.particles(stored.position, with_slopes=False).features

@@ -21,7 +21,7 @@ from ..paths import AbstractPath
 from ..progress import Clock, Show, display, line_of, stages_left
 from ..results import Result, Status
 from .base import AbstractAnnealer
-from .checkpoint import Run, check_densities, read_checkpoint, settings_of, write_checkpoint
+from .checkpoint import StoredRun, check_densities, read_checkpoint, settings_of, write_checkpoint
 
 
 def drive(
@@ -53,7 +53,7 @@ def drive(
     if checkpoint is not None:
         check_folder(checkpoint)
     annealing, state = algorithm.begin(path, key=key)
-    run = Run(algorithm.pilot_arrays(annealing), state, [])
+    run = StoredRun(algorithm.pilot_arrays(annealing), state, [])
     keeper.keep(run)
     return _go_on(algorithm, annealing, run, keeper, progress)
 
@@ -65,7 +65,7 @@ class _Keeper:
     checkpoint: str | os.PathLike[str] | None
     settings: dict[str, str]
 
-    def keep(self, run: Run) -> None:
+    def keep(self, run: StoredRun) -> None:
         if self.checkpoint is not None and int(run.state.fault.status) == Status.OK:
             write_checkpoint(self.checkpoint, self.settings, run)
 
@@ -86,7 +86,9 @@ def _begin_again(
     return dataclasses.replace(with_pilot, kernel=kernel).begin(path, key=key)
 
 
-def _go_on(algorithm: AbstractAnnealer, annealing: Annealing, run: Run, keeper: _Keeper, progress: bool) -> Result:
+def _go_on(
+    algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper, progress: bool
+) -> Result:
     clock = Clock()
     latest = run
     num_per_stage = _num_evaluations(algorithm, 2) - _num_evaluations(algorithm, 1)
@@ -96,7 +98,7 @@ def _go_on(algorithm: AbstractAnnealer, annealing: Annealing, run: Run, keeper: 
             def observe(state: State, rows: list[Recorded]) -> None:
                 nonlocal latest
                 # One assignment, so that an interrupt finds the run before the stage or after it, nothing between.
-                latest = Run(run.kernel, state, list(rows))
+                latest = StoredRun(run.kernel, state, list(rows))
                 keeper.keep(latest)
                 _report(show, clock, annealing, latest, num_per_stage)
 
@@ -115,7 +117,7 @@ def _num_evaluations(algorithm: AbstractAnnealer, num_stages: int) -> int:
     return count.target + count.target_gradient
 
 
-def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: Run, keeper: _Keeper) -> Result:
+def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper) -> Result:
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
     print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
     stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)
@@ -129,7 +131,7 @@ def _no_stats(annealing: Annealing, state: State) -> Recorded:
     return jax.tree.map(lambda leaf: np.zeros((0, *np.shape(leaf)), np.result_type(leaf)), stats)
 
 
-def _report(show: Show, clock: Clock, annealing: Annealing, run: Run, num_per_stage: int) -> None:
+def _report(show: Show, clock: Clock, annealing: Annealing, run: StoredRun, num_per_stage: int) -> None:
     stage, row = len(run.rows), run.rows[-1]
     beta_before = 0.0 if stage == 1 else float(run.rows[-2]["beta"])
     num_left = stages_left(stage, annealing.num_stages, beta_before, float(row["beta"]))

@@ -12,7 +12,7 @@ from ..estimators import (
     DerivativeMoments,
     bridge,
     derivative_moments,
-    neighbour_log_ratios,
+    neighbor_log_ratios,
     stepping_stone,
     thermodynamic_integration,
 )
@@ -31,12 +31,12 @@ class ParallelTempering(eqx.Module):
     """Non-reversible parallel tempering (Syed, Bouchard-Cote, Deligiannidis and Doucet, 2022) on any path.
 
     Every scan draws the state at beta = 0 afresh from the base, moves the others by the kernel at their own beta, and
-    then offers a swap to the even or, in every other scan, the odd pairs of neighbours. Round r = 0, 1, ... has
+    then offers a swap to the even or, in every other scan, the odd pairs of neighbors. Round r = 0, 1, ... has
     `num_scans 2^r` scans, `num_scans (2^num_rounds - 1)` in all. Before each round the betas are re-spaced so that all
     pairs reject equally often, and the kernel is fitted at each beta to states of the round before; within a round both
     are frozen, and the estimates come from the last round alone. `num_chains` independent replicas run side by side.
 
-    The log evidence is that of `bridge` between neighbours: it uses the states of both, which the swaps keep
+    The log evidence is that of `bridge` between neighbors: it uses the states of both, which the swaps keep
     overlapping, and has the least variance of its kind for independent states; a stepping stone in one direction fails
     where the states of one beta do not cover the next. Its standard error is the jackknife over the replicas. Where the
     target is -inf on part of the base, the first pair of a path with q >= 1 rejects however close its betas are; a path
@@ -73,7 +73,7 @@ class ParallelTempering(eqx.Module):
     def finish(self, evaluator: AbstractEvaluator, state: Tempering) -> Result:
         """The result of a run whose rounds are over."""
         raise_fault(evaluator, state.fault, state.betas)
-        log_evidence, standard_error, stats = summarise(evaluator.path, state.betas, state.record)
+        log_evidence, standard_error, stats = summarize(evaluator.path, state.betas, state.record)
         samples = state.record.samples.reshape(-1, state.record.samples.shape[-1])
         return Result(
             log_evidence=log_evidence,
@@ -103,12 +103,12 @@ class ParallelTempering(eqx.Module):
 
 
 @quiet()
-def summarise(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, Stats]:
+def summarize(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, Stats]:
     """Log evidence, its standard error and the statistics of each beta after the first."""
     xp = namespace(betas, record.samples)
     num_pairs, chains = betas.size - 1, record.samples.shape[0]
     features = jax.tree.map(merge_chains, record.features)
-    forward, reverse = neighbour_log_ratios(path, betas, features)
+    forward, reverse = neighbor_log_ratios(path, betas, features)
     moments = moments_of(path, betas, features)
     increments = bridge(forward, reverse)
     standard_error = jackknife_se(

@@ -14,7 +14,7 @@ from .._types import AnyArray, FloatArray
 from ..annealing import Fault, first_fault
 from ..annealing.population import invalid_draws
 from ..arrays import is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
-from ..estimators import neighbour_log_ratios
+from ..estimators import neighbor_log_ratios
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
@@ -48,7 +48,7 @@ class Tempering(NamedTuple):
 
 @quiet()
 def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
-    """Probability with which neighbours accept to exchange their states, from the ratios of `neighbour_log_ratios`.
+    """Probability with which neighbors accept to exchange their states, from the ratios of `neighbor_log_ratios`.
 
     The log ratio `log pi_i(x_j) + log pi_j(x_i) - log pi_i(x_i) - log pi_j(x_j)` is their sum. A state that would have
     no mass at its new beta stays, even if one that leaves a beta without mass (early in a run) would gain infinitely.
@@ -215,9 +215,9 @@ def _explore(
 
 
 def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: Any) -> tuple[Particles, FloatArray]:
-    """Exchange neighbours of one parity; also the rejection rate of every pair, tried or not."""
+    """Exchange neighbors of one parity; also the rejection rate of every pair, tried or not."""
     xp = evaluator.xp
-    probability = swap_probability(*neighbour_log_ratios(evaluator.path, state.betas, state.particles.features))
+    probability = swap_probability(*neighbor_log_ratios(evaluator.path, state.betas, state.particles.features))
     tried = (xp.arange(probability.shape[0]) % 2 == parity)[:, None]
     accepted = tried & (stream.uniform(probability.shape, probability.dtype) < probability)
     up, down = xp.pad(accepted, ((0, 1), (0, 0))), xp.pad(accepted, ((1, 0), (0, 0)))

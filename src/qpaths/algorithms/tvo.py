@@ -1,6 +1,6 @@
 """Objectives for training: the evidence lower bound, its importance weighted form, and thermodynamic ones on any path.
 
-All are functions of a path from a normalised base, such as an encoder's q(z | x), to an unnormalised target such as
+All are functions of a path from a normalized base, such as an encoder's q(z | x), to an unnormalized target such as
 p(z) p(x | z), and of samples of the base. They estimate log Z of the target and can be differentiated in every array of
 the path.
 
@@ -21,7 +21,7 @@ The left sum takes eta at the left end of each interval, the right sum at the ri
   `ln_q Z_beta`, because `(Z^(1-q))'' = q (1-q) Z^(1-q) Var[D]`: there, left sums of `Z_beta^(1-q) eta(beta)` are lower
   bounds of `ln_q Z`.
 
-**With finitely many samples.** Means under the path's densities are self-normalised averages of samples of the base, so
+**With finitely many samples.** Means under the path's densities are self-normalized averages of samples of the base, so
 the estimate of eta(beta) is the derivative of `log mean_i [pi_beta(x_i) / base(x_i)]`: the sums are those of a path
 whose base is the empirical measure of the samples. The rules above hold for it *sample by sample* with the importance
 weighted bound in the place of log Z, and that is below log Z in the mean. So left sums for q >= 1 and right sums for
@@ -30,6 +30,7 @@ bound as the grid becomes fine, whatever the path. The sums on the other side ar
 samples grows.
 """
 
+import warnings
 from typing import Any
 
 import equinox as eqx
@@ -68,23 +69,31 @@ def _features(path: AbstractPath[Any], key: PRNGKey, num_samples: int, *, differ
     return jax.vmap(one)(jax.random.split(key, num_samples))
 
 
+def _american(gradient: str) -> str:
+    """The name of the gradient, in the spelling of this version."""
+    if gradient == "reparameterised":
+        warnings.warn("`gradient` is now spelled 'reparameterized'.", DeprecationWarning, stacklevel=3)
+        return "reparameterized"
+    return gradient
+
+
 class ThermodynamicObjective(eqx.Module):
     """The thermodynamic variational objective on any path; `objective(path, key=...)` estimates log Z.
 
     `schedule` gives the betas (`LogUniformSchedule` for the published objective), `rule` is `"left"` or `"right"`; the
     text of this module says which sums are bounds. `gradient` is how samples enter the gradient, not the value:
 
-    - `"reparameterised"` differentiates through the samples of the base, which must be smooth functions of its
+    - `"reparameterized"` differentiates through the samples of the base, which must be smooth functions of its
       parameters: the exact gradient of the estimate.
     - `"covariance"` holds the samples and the density that they were drawn from fixed:
-      `E_beta[grad D] + Cov_beta[grad log pi_beta, D]`, self-normalised (Masrani, Le and Wood, 2019). It needs no
+      `E_beta[grad D] + Cov_beta[grad log pi_beta, D]`, self-normalized (Masrani, Le and Wood, 2019). It needs no
       smoothness and applies to discrete latent variables, but has far more noise.
     """
 
     schedule: AbstractSchedule
     num_samples: int = eqx.field(static=True)
     rule: str = eqx.field(static=True, default="left")
-    gradient: str = eqx.field(static=True, default="reparameterised")
+    gradient: str = eqx.field(static=True, default="reparameterized", converter=_american)
 
     def __check_init__(self) -> None:
         check_num("num_samples", self.num_samples)
@@ -92,11 +101,11 @@ class ThermodynamicObjective(eqx.Module):
             raise TypeError(f"`schedule` must be fixed, such as `LogUniformSchedule(101)`, got {self.schedule!r}.")
         if self.rule not in ("left", "right"):
             raise ValueError(f"`rule` must be left or right, got {self.rule!r}.")
-        if self.gradient not in ("reparameterised", "covariance"):
-            raise ValueError(f"`gradient` must be reparameterised or covariance, got {self.gradient!r}.")
+        if self.gradient not in ("reparameterized", "covariance"):
+            raise ValueError(f"`gradient` must be reparameterized or covariance, got {self.gradient!r}.")
 
     def __call__(self, path: AbstractPath[Any], *, key: PRNGKey) -> Scalar:
-        through_samples = self.gradient == "reparameterised"
+        through_samples = self.gradient == "reparameterized"
         features = _features(path, key, self.num_samples, differentiate_samples=through_samples)
         log_proposal = jax.vmap(lambda f: path.log_density_from(0.0, f))(features)
         if not through_samples:

@@ -182,7 +182,7 @@ class Population(Module):
     ) -> Any:
         """Parameters of the kernel from the weighted particles; with `cross_fit` from those on each side of `split`.
 
-        Copies of a particle are neighbours, so that a cut keeps families together; where the second half of the
+        Copies of a particle are neighbors, so that a cut keeps families together; where the second half of the
         resampled particles begins, it leaves half of the weight on each side.
         """
         if kernel.adapts:

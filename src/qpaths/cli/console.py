@@ -15,13 +15,13 @@ from rich.text import Text
 
 from ..experiments import sweep as sweeping
 from ..experiments.errors import UserError, nearest
-from ..experiments.experiment import Claim, Run, Verdict
+from ..experiments.experiment import Claim, Judgment, Run
 from ..experiments.registry import find, find_all, find_data_sets
 from ..experiments.settings import rehearsed, with_changes
 from ..experiments.store import Store
 from ..progress import Clock, display
 
-_COLORS = {Verdict.HOLDS: "green", Verdict.FAILS: "red", Verdict.OPEN: "yellow"}
+_COLORS = {Judgment.HOLDS: "green", Judgment.FAILS: "red", Judgment.OPEN: "yellow"}
 
 
 def show_experiments() -> None:
@@ -82,10 +82,10 @@ def show_claims(claims: Sequence[Claim]) -> None:
     """Print a table of claims: the paper's number, ours, and the verdict."""
     table = Table("claim", "paper", "ours", "verdict")
     for claim in claims:
-        color = _COLORS[claim.verdict]
+        color = _COLORS[claim.judgment]
         # As plain text, so that brackets are not read as markup.
         words = [Text(text) for text in (claim.statement, claim.paper, claim.ours)]
-        table.add_row(*words, Text(claim.verdict.value, style=color))
+        table.add_row(*words, Text(claim.judgment.value, style=color))
     Console().print(table)
 
 

@@ -8,7 +8,6 @@ any number of rows, and everything else is NumPy; `TracedEvaluator` is part of a
 
 from .base import AbstractEvaluator as AbstractEvaluator
 from .base import Particles as Particles
-from .host import CHUNKS as CHUNKS
 from .host import HostEvaluator as HostEvaluator
 from .host import clear_cache as clear_cache
 from .layout import Layout as Layout

@@ -45,7 +45,7 @@ class Row:
         return self.settings[name] if name in self.settings else self.values[name]
 
 
-class Verdict(enum.Enum):
+class Judgment(enum.Enum):
     """Whether a claim holds in the stored rows; `judging.py` has the rules."""
 
     HOLDS = "holds"
@@ -60,7 +60,7 @@ class Claim:
     statement: str
     paper: str
     ours: str
-    verdict: Verdict
+    judgment: Judgment
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from .experiment import Verdict
+from .experiment import Judgment
 
 
-def judge(value: float, standard_error: float, low: float, high: float) -> Verdict:
+def judge(value: float, standard_error: float, low: float, high: float) -> Judgment:
     """Judge whether a value lies in [low, high].
 
     The claim holds if the whole interval `value ± 2 standard_error` lies inside, and fails if all of it lies outside.
@@ -13,25 +13,25 @@ def judge(value: float, standard_error: float, low: float, high: float) -> Verdi
     """
     reach = 2 * standard_error
     if not (value == value and reach == reach):
-        return Verdict.OPEN
+        return Judgment.OPEN
     if low <= value - reach and value + reach <= high:
-        return Verdict.HOLDS
+        return Judgment.HOLDS
     if value + reach < low or value - reach > high:
-        return Verdict.FAILS
-    return Verdict.OPEN
+        return Judgment.FAILS
+    return Judgment.OPEN
 
 
-def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+def all_of(verdicts: Iterable[Judgment]) -> Judgment:
     """Combine verdicts: one failure fails the whole, and all must hold for the whole to hold.
 
     The verdict on nothing is open.
     """
     verdicts = list(verdicts)
-    if Verdict.FAILS in verdicts:
-        return Verdict.FAILS
-    return Verdict.HOLDS if verdicts and all(v is Verdict.HOLDS for v in verdicts) else Verdict.OPEN
+    if Judgment.FAILS in verdicts:
+        return Judgment.FAILS
+    return Judgment.HOLDS if verdicts and all(v is Judgment.HOLDS for v in verdicts) else Judgment.OPEN
 
 
-def yes_or_no(condition: bool) -> Verdict:
+def yes_or_no(condition: bool) -> Judgment:
     """Judge a fact that has no noise."""
-    return Verdict.HOLDS if condition else Verdict.FAILS
+    return Judgment.HOLDS if condition else Judgment.FAILS

@@ -15,14 +15,14 @@ from typing import Any
 
 import matplotlib.pyplot as plt
 
-from .experiment import Claim, Picture, Sheet, Verdict
+from .experiment import Claim, Judgment, Picture, Sheet
 from .folders import Stored, Unreadable
 from .settings import rehearsed
 
 _MARKS = {
-    Verdict.HOLDS: ("holds", "✓ holds"),
-    Verdict.FAILS: ("fails", "✗ does not hold"),
-    Verdict.OPEN: ("open", "? cannot be told"),
+    Judgment.HOLDS: ("holds", "✓ holds"),
+    Judgment.FAILS: ("fails", "✗ does not hold"),
+    Judgment.OPEN: ("open", "? cannot be told"),
 }
 """Style and text of each verdict."""
 
@@ -99,7 +99,7 @@ def _claims(claims: Iterable[Claim]) -> str:
     """The table of claims; on a narrow screen the style sheet stacks its cells."""
     lines = []
     for claim in claims:
-        style, words = _MARKS[claim.verdict]
+        style, words = _MARKS[claim.judgment]
         lines.append(
             f'<tr><td>{_text(claim.statement)}</td><td data-label="paper">{_text(claim.paper)}</td>'
             f'<td data-label="ours">{_text(claim.ours)}</td><td class="verdict {style}">{words}</td></tr>\n'

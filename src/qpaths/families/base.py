@@ -20,7 +20,7 @@ Parameters: TypeAlias = tuple[Array, ...]
 class AbstractFamily(eqx.Module):
     """A member of a (q-)exponential family, `g(x) exp_q(theta . phi(x) - psi_q(theta))` with `delta = 1 - q`.
 
-    A member is a normalised density that can be sampled exactly. Its natural parameters are theta; its moment
+    A member is a normalized density that can be sampled exactly. Its natural parameters are theta; its moment
     parameters are eta = grad psi_q(theta), the expected phi under the escort density (proportional to p^q), which at
     q = 1 is the density itself (paper, eq. std_exp_fam, qexp_fam and appendix D).
     """
@@ -117,7 +117,7 @@ class AbstractExponentialFamily(AbstractFamily):
 
 
 class ScaledMember(eqx.Module):
-    """A member of a family times the mass `exp(log_mass)`, which is its normalising constant."""
+    """A member of a family times the mass `exp(log_mass)`, which is its normalizing constant."""
 
     member: AbstractFamily
     log_mass: ScalarLike

@@ -1,4 +1,4 @@
-"""Divergences between unnormalised measures, given by their log densities at the nodes of a quadrature or at draws."""
+"""Divergences between unnormalized measures, given by their log densities at the nodes of a quadrature or at draws."""
 
 from collections.abc import Callable
 from typing import Any

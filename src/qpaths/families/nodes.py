@@ -71,7 +71,7 @@ class Nodes(eqx.Module):
 
     @staticmethod
     def monte_carlo(proposal: DensityLike, num: int, *, key: PRNGKey) -> "Nodes":
-        """`num` draws from a normalised density that covers the integrand, weighted by its inverse."""
+        """`num` draws from a normalized density that covers the integrand, weighted by its inverse."""
         points = _draws(proposal, jax.random.split(key, num))
         return Nodes(points, -_log_probs(proposal, points) - np.log(num))
 

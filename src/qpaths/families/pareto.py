@@ -1,4 +1,4 @@
-"""The generalised Pareto distribution: the q-exponential family with phi(x) = x on a half line."""
+"""The generalized Pareto distribution: the q-exponential family with phi(x) = x on a half line."""
 
 from typing import Any
 
@@ -87,5 +87,5 @@ class GeneralizedPareto(AbstractQExponentialFamily):
         return ScaledMember(self._with(scale), log_peak + jnp.log(scale))
 
     def escort(self) -> "GeneralizedPareto":
-        check_between("shape", self.shape, -0.5, jnp.inf, "the escort of a generalised Pareto density is one for q > 0")
+        check_between("shape", self.shape, -0.5, jnp.inf, "the escort of a generalized Pareto density is one for q > 0")
         return GeneralizedPareto(self.shape / (1 + self.shape), self.loc, self.scale / (1 + self.shape))

@@ -67,12 +67,12 @@ def df_from_q(q: ScalarLike, dimension: int = 1) -> ScalarLike:
 
 
 def q_from_shape(shape: ScalarLike) -> ScalarLike:
-    """q = (2 xi + 1) / (xi + 1) of the generalised Pareto density (paper, appendix D.1)."""
+    """q = (2 xi + 1) / (xi + 1) of the generalized Pareto density (paper, appendix D.1)."""
     check_between("shape", shape, -1, jnp.inf, "-1 is the uniform density, where q is infinite")
     return 1 + shape / (1 + shape)
 
 
 def shape_from_q(q: ScalarLike) -> ScalarLike:
     """xi = (q - 1) / (2 - q), for q < 2. The paper prints the denominator as q - 2, which has the wrong sign."""
-    check_between("q", q, -jnp.inf, 2, "only these orders are generalised Pareto")
+    check_between("q", q, -jnp.inf, 2, "only these orders are generalized Pareto")
     return (q - 1) / (2 - q)

@@ -84,7 +84,7 @@ class QGaussian(AbstractQGaussian):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
-        check_between("q", self.q, -jnp.inf, 3, "from 3 on the density cannot be normalised")
+        check_between("q", self.q, -jnp.inf, 3, "from 3 on the density cannot be normalized")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the standard deviation at q = 1")
 

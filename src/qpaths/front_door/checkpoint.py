@@ -14,7 +14,7 @@ from ..recipe import Recipe
 from ..tuning.store import from_tree, to_tree
 
 
-class Progress(NamedTuple):
+class CallState(NamedTuple):
     """How far a call has come: the recipe, the islands that have run, and in how many batches."""
 
     recipe: Recipe
@@ -34,7 +34,7 @@ class File:
             check_folder(name)
             self.settings = describe_all({"kernel": kernel, "path": path, "key": key})
 
-    def read(self) -> Progress | None:
+    def read(self) -> CallState | None:
         """What is there; an error where it belongs to another call."""
         if self.name is None or not Path(self.name).exists():
             return None
@@ -42,9 +42,9 @@ class File:
         check_settings(self.name, notes["settings"], self.settings)
         check_features(self.name, tree["features"], self.features)
         islands = None if tree["islands"] is None else Islands(**tree["islands"])
-        return Progress(from_tree(notes["recipe"], tree["recipe"], *self.parts), islands, notes["num_batches"])
+        return CallState(from_tree(notes["recipe"], tree["recipe"], *self.parts), islands, notes["num_batches"])
 
-    def write(self, progress: Progress) -> None:
+    def write(self, progress: CallState) -> None:
         """Replace the file as a whole."""
         if self.name is not None:
             notes, arrays = to_tree(progress.recipe)

@@ -20,7 +20,7 @@ from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
 from .certificate import certify, simulated_from
-from .checkpoint import File, Progress
+from .checkpoint import CallState, File
 from .checks import Balance, balance, probe
 from .endpoints import model_path
 from .findings import findings
@@ -97,7 +97,7 @@ def evidence(
                 )
             except CollapsedError as error:
                 return _nothing_found(evaluator.layout, error)
-            state = Progress(recipe, None, 0)
+            state = CallState(recipe, None, 0)
             file.write(state)
             show(f"pilots: {_rate(recipe.num_evaluations, time.monotonic() - started)}", None)
         extra = Cost()
@@ -116,7 +116,7 @@ def evidence(
         warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {stopped}.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    return islands.result(state.recipe.schedule.betas, scores.error, spent + extra, status, verdict)
+    return islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
 
 
 def _warn(found: list[Remark]) -> None:
@@ -134,7 +134,7 @@ def _kernel_for(path: AbstractPath[Any]) -> tuple[AbstractKernel[Any], tuple[Rem
 
 
 def _run(
-    state: Progress, limits: Limits, started: float, stream: Any, file: File, show: Show
+    state: CallState, limits: Limits, started: float, stream: Any, file: File, show: Show
 ) -> tuple[Islands, Cost, Remark]:
     """Batches of islands until a limit is met or Ctrl-C; also what was spent, and which limit it was."""
     recipe, islands, num_batches = state
@@ -152,7 +152,7 @@ def _run(
             begun = time.monotonic()
             new = run_islands(recipe, num_particles, stream=stream.fold(num_batches))
             islands, num_batches = (new if islands is None else islands + new), num_batches + 1
-            file.write(Progress(recipe, islands, num_batches))
+            file.write(CallState(recipe, islands, num_batches))
             value, error = islands.pooled
             rate = _rate(batch, time.monotonic() - begun)
             show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}, {rate}", None)

@@ -228,8 +228,8 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
     xp = namespace(positions)
     weights = softmax(log_weights)
     mean = weights @ positions
-    centred = positions - mean
-    covariance = (centred * weights[:, None]).T @ centred
+    centered = positions - mean
+    covariance = (centered * weights[:, None]).T @ centered
     dimension = positions.shape[1]
     share = dimension / (xp.exp(log_ess(log_weights)) + dimension)
     variance = xp.diag(covariance)

@@ -132,7 +132,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         """
         xp = cloud.evaluator.xp
         num_rounds, num = effort
-        # At random rather than the first ones: after resampling neighbours are copies of each other.
+        # At random rather than the first ones: after resampling neighbors are copies of each other.
         cumulative = xp.cumsum(softmax(cloud.log_weights))
         uniform = stream.fold(num_rounds).uniform((num,), cumulative.dtype)
         chosen = xp.searchsorted(cumulative, uniform * cumulative[-1], side="right")

@@ -1,7 +1,7 @@
 """Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
 
-from .evaluate import Bounds as Bounds
-from .evaluate import Problem as Problem
+from .evaluate import DecoderBounds as DecoderBounds
+from .evaluate import DecoderProblem as DecoderProblem
 from .evaluate import compile_bounds as compile_bounds
 from .evaluate import compile_lower as compile_lower
 from .evaluate import evaluate_bounds as evaluate_bounds
@@ -11,7 +11,7 @@ from .networks import Decoder as Decoder
 from .networks import GaussianDecoder as GaussianDecoder
 from .networks import Network as Network
 from .networks import low_precision as low_precision
-from .omniglot import binarise as binarise
+from .omniglot import binarize as binarize
 from .omniglot import check_images as check_images
 from .omniglot import find_omniglot as find_omniglot
 from .omniglot import load_omniglot as load_omniglot
@@ -20,9 +20,27 @@ from .posterior import posterior_path as posterior_path
 from .posterior import simulate as simulate
 from .posterior import standard_normal as standard_normal
 from .released import ReleasedProtocol as ReleasedProtocol
-from .training import Settings as Settings
+from .training import TrainingSettings as TrainingSettings
 from .training import importance_bounds as importance_bounds
 from .training import train_vae as train_vae
 from .vae import VAE as VAE
 from .vae import default_vae as default_vae
 from .vae import load_vae as load_vae
+
+_RENAMED = {
+    "Bounds": "DecoderBounds",
+    "Problem": "DecoderProblem",
+    "Settings": "TrainingSettings",
+    "binarise": "binarize",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Names of version 0.0; they go with the next version."""
+    if name not in _RENAMED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import warnings
+
+    new = _RENAMED[name]
+    warnings.warn(f"`qpaths.models.{name}` is now `qpaths.models.{new}`.", DeprecationWarning, stacklevel=2)
+    return globals()[new]

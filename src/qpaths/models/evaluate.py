@@ -20,11 +20,11 @@ from .posterior import posterior_path
 from .released import ReleasedProtocol
 
 
-class Problem(eqx.Module):
+class DecoderProblem(eqx.Module):
     """What all observations share: the model, the path to its posteriors, and where it begins.
 
     `problem(x)` is the path to the posterior of one observation. `q` or `delta = 1 - q` as in `posterior_path`.
-    `encoder(x)`, a normalised density that can be sampled, takes the place of the prior as the base where it is given.
+    `encoder(x)`, a normalized density that can be sampled, takes the place of the prior as the base where it is given.
     `guide`, a cheaper decoder that is nearly the same (`low_precision`), gives the gradients that kernels follow.
     """
 
@@ -60,7 +60,7 @@ class Problem(eqx.Module):
         return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
 
 
-class Bounds(eqx.Module):
+class DecoderBounds(eqx.Module):
     """Log weights of all chains for all observations, and the bounds that they give.
 
     The reverse chains estimate minus the log evidence. There are none (a width of zero) for observations without an
@@ -88,7 +88,7 @@ class Bounds(eqx.Module):
     def gap(self) -> Float[Array, " num"]:
         return self.upper - self.lower
 
-    def averaged(self) -> "Bounds":
+    def averaged(self) -> "DecoderBounds":
         """The same with the weights of an observation's chains averaged under the log.
 
         Still bounds, tighter by Jensen's inequality (Burda, Grosse and Salakhutdinov, 2016); the released code reports
@@ -96,11 +96,11 @@ class Bounds(eqx.Module):
         """
         forward, reverse = log_mean_exp(self.forward)[:, None], self.reverse
         reverse = log_mean_exp(reverse)[:, None] if reverse.shape[1] else reverse
-        return Bounds(forward, reverse, self.acceptance, self.status)
+        return DecoderBounds(forward, reverse, self.acceptance, self.status)
 
 
 PathOf = Callable[[Point], AbstractPath[Any]]
-"""Makes the path of one observation: a `Problem`, what `tune` returns for one, or any function."""
+"""Makes the path of one observation: a `DecoderProblem`, what `tune` returns for one, or any function."""
 
 
 def evaluate_bounds(
@@ -111,7 +111,7 @@ def evaluate_bounds(
     *,
     key: PRNGKey,
     batch_size: int | None = None,
-) -> Bounds:
+) -> DecoderBounds:
     """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
 
     `simulate` makes such pairs. A kernel that needs fitting is fitted to each observation by a pilot population of its
@@ -129,7 +129,7 @@ def evaluate_lower(
     *,
     key: PRNGKey,
     batch_size: int | None = None,
-) -> Bounds:
+) -> DecoderBounds:
     """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
@@ -158,7 +158,7 @@ class _Program:
         self.function = function
         self.fixed = fixed
 
-    def __call__(self, *arrays: Any) -> Bounds:
+    def __call__(self, *arrays: Any) -> DecoderBounds:
         return self.function(*self.fixed, *arrays)
 
     def compile(self, *arrays: Any) -> None:
@@ -189,18 +189,20 @@ def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tupl
 
 
 @eqx.filter_jit
-def _run_bounds(path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array) -> Bounds:
+def _run_bounds(
+    path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array
+) -> DecoderBounds:
     def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Any, ...]:
         result = algorithm.run(path_of(x), latent, key=key)
         forward, reverse = result.forward, result.reverse
         acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
         return forward.log_weights, reverse.log_weights, acceptance, status
 
-    return Bounds(*jax.vmap(one)(x, latents, keys))
+    return DecoderBounds(*jax.vmap(one)(x, latents, keys))
 
 
 @eqx.filter_jit
-def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> Bounds:
+def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> DecoderBounds:
     def one(x: Point, key: PRNGKey) -> tuple[Any, ...]:
         path = path_of(x)
         if isinstance(algorithm, ReleasedProtocol):
@@ -210,14 +212,14 @@ def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, key
         none = jnp.zeros(0, result.log_weights.dtype)
         return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
 
-    return Bounds(*jax.vmap(one)(x, keys))
+    return DecoderBounds(*jax.vmap(one)(x, keys))
 
 
 def _decoder_of(path_of: Any) -> Any:
-    """The decoder of a `Problem`, also of one that `tune` has given another q; None of any other function."""
+    """The decoder of a `DecoderProblem`, also of one that `tune` has given another q; None of any other function."""
     while hasattr(path_of, "path_of"):
         path_of = path_of.path_of
-    return path_of.decoder if isinstance(path_of, Problem) else None
+    return path_of.decoder if isinstance(path_of, DecoderProblem) else None
 
 
 def _num_of(tree: Point) -> int:

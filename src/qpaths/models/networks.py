@@ -20,7 +20,7 @@ from .._types import Point, PRNGKey, Scalar, ScalarLike
 class Decoder(Protocol):
     """What a generative model must offer to be evaluated: the likelihood of an observation, and draws of one.
 
-    One latent point and one observation at a time; the library vectorises. A decoder that is a pytree (an equinox
+    One latent point and one observation at a time; the library vectorizes. A decoder that is a pytree (an equinox
     module) can change its weights without recompiling. The prior of the latent point is given apart from it.
     """
 
@@ -147,7 +147,7 @@ def check_pixels(decoder: Any, x: Any) -> None:
         if bad.any():
             raise ValueError(
                 f"`x` must lie in [0, 1], got {values[bad].flat[0]}: the pixels of a Bernoulli decoder are 0, 1 or "
-                f"probabilities; divide grey values by their maximum, and mend NaN."
+                f"probabilities; divide gray values by their maximum, and mend NaN."
             )
 
 
@@ -170,7 +170,7 @@ def check_rows(decoder: Any, x: Any) -> None:
 def low_precision(decoder: Any, dtype: Any = jnp.bfloat16) -> Any:
     """The decoder with its `network` in low precision: a guide, on a GPU about twice as fast as the decoder itself.
 
-    For `Problem(decoder, guide=...)` and `posterior_path(..., guide=...)`, where it steers and bounds stay exact.
+    For `DecoderProblem(decoder, guide=...)` and `posterior_path(..., guide=...)`: it steers, and bounds stay exact.
     """
     network = jax.tree.map(lambda leaf: leaf.astype(dtype), decoder.network)
     return eqx.tree_at(lambda one: one.network, decoder, LowPrecisionNetwork(network))

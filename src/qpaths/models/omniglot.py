@@ -26,7 +26,7 @@ _FILES = "chardata.mat", "omniglot28_strokes.npz"
 
 
 class Images(NamedTuple):
-    """Training and test images, one per row, grey values in [0, 1] as probabilities of ink."""
+    """Training and test images, one per row, gray values in [0, 1] as probabilities of ink."""
 
     train: Float[np.ndarray, "num pixels"]
     test: Float[np.ndarray, "num_test pixels"]
@@ -105,13 +105,13 @@ def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIX
     if bad.any():
         row, column = np.argwhere(bad)[0]
         raise ValueError(
-            f"`{name}` must lie in [0, 1], got {array[row, column]} at pixel {column} of image {row}: divide grey "
+            f"`{name}` must lie in [0, 1], got {array[row, column]} at pixel {column} of image {row}: divide gray "
             f"values by their maximum, and mend NaN."
         )
     return array
 
 
-def binarise(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
-    """Each pixel is 1 with its grey value as probability: fresh draws each time are dynamic binarisation."""
+def binarize(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
+    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarisation."""
     images = jnp.asarray(images)
     return (jax.random.uniform(key, images.shape, images.dtype) < images).astype(images.dtype)

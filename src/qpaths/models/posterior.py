@@ -22,10 +22,10 @@ class DiagonalNormal(eqx.Module):
     scale: Float[Array, " latent"]
 
     def log_prob(self, z: Float[Array, " latent"]) -> Scalar:
-        standardised = (z - self.mean) / self.scale
+        standardized = (z - self.mean) / self.scale
         # The constant is a Python number, so that it does not widen float32.
         constant = 0.5 * z.size * float(np.log(2 * np.pi))
-        return -0.5 * jnp.sum(jnp.square(standardised)) - jnp.sum(jnp.log(self.scale)) - constant
+        return -0.5 * jnp.sum(jnp.square(standardized)) - jnp.sum(jnp.log(self.scale)) - constant
 
     def sample(self, key: PRNGKey) -> Float[Array, " latent"]:
         return self.mean + self.scale * jax.random.normal(key, self.mean.shape, self.mean.dtype)
@@ -80,7 +80,7 @@ def posterior_path(
     """The path from `base` to `p(z) p(x | z)`, whose log evidence is log p(x).
 
     The geometric path, or the q-path where `q` or `delta = 1 - q` is given. The prior is N(0, I) in the latent space of
-    the decoder unless given; the base is the prior unless given: an encoder's `q(z | x)` also is normalised and can be
+    the decoder unless given; the base is the prior unless given: an encoder's `q(z | x)` also is normalized and can be
     sampled, so that the bounds stay valid. The gradients that kernels follow are those of `guide`, a cheaper decoder
     that is nearly the same (`low_precision`), where it is given; densities and weights are the decoder's own. The
     observation is an array of the path: `jax.vmap` over observations compiles once.

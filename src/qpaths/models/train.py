@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 
 from ..checkpoints import check_folder
-from .omniglot import Images, binarise, load_omniglot
-from .training import Settings, importance_bounds, train_vae
+from .omniglot import Images, binarize, load_omniglot
+from .training import TrainingSettings, importance_bounds, train_vae
 from .vae import VAE
 from .weights import check_destination
 
@@ -25,7 +25,7 @@ _HELP = {
     "num_partitions": "intervals of beta in the objective",
     "first_beta": "beta after 0; the others are log-uniform from there to 1",
     "q": "order of the path from the encoder to the joint density; 1 is the geometric path",
-    "gradient": "how samples enter the gradient: reparameterised, or covariance",
+    "gradient": "how samples enter the gradient: reparameterized, or covariance",
     "learning_rate": "step size of Adam at the start",
     "final_learning_rate": "step size at the end, to which it falls along half a cosine",
     "num_latent": "dimension of the latent space",
@@ -56,7 +56,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--test-every", type=_positive, help="test after each so many epochs too: 100 samples, 1,000 images"
     )
-    for field in dataclasses.fields(Settings):
+    for field in dataclasses.fields(TrainingSettings):
         if field.name == "hidden":
             continue
         option = f"--{field.name.removeprefix('num_').replace('_', '-')}"
@@ -67,10 +67,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _test_bound(model: VAE, images: Any, num_samples: int) -> tuple[float, float]:
-    """Mean bound of test images, binarised once with a key of their own, and its standard error over the images."""
-    binarise_key, sample_key = jax.random.split(jax.random.key(1))
+    """Mean bound of test images, binarized once with a key of their own, and its standard error over the images."""
+    binarize_key, sample_key = jax.random.split(jax.random.key(1))
     bounds = importance_bounds(
-        model, binarise(jnp.asarray(images), binarise_key), key=sample_key, num_samples=num_samples
+        model, binarize(jnp.asarray(images), binarize_key), key=sample_key, num_samples=num_samples
     )
     return float(jnp.mean(bounds)), float(jnp.std(bounds)) / len(images) ** 0.5
 
@@ -82,8 +82,8 @@ def _version() -> str:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Train, test, write weights and log; returns the log."""
-    names = {field.name for field in dataclasses.fields(Settings)}
-    settings = Settings(**{name: value for name, value in vars(arguments).items() if name in names})
+    names = {field.name for field in dataclasses.fields(TrainingSettings)}
+    settings = TrainingSettings(**{name: value for name, value in vars(arguments).items() if name in names})
     check_destination(arguments.out)
     if arguments.checkpoint is not None:
         check_folder(arguments.checkpoint)

@@ -21,14 +21,14 @@ from ..checkpoints import check_settings, describe_all, filled
 from ..progress import Clock, display
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
-from .omniglot import binarise, check_images
+from .omniglot import binarize, check_images
 from .posterior import posterior_path
 from .vae import HIDDEN, NUM_LATENT, VAE
 
 
 @dataclasses.dataclass(frozen=True)
-class Settings:
-    """Settings of a training; the defaults are those of the paper's appendix where it gives them.
+class TrainingSettings:
+    """TrainingSettings of a training; the defaults are those of the paper's appendix where it gives them.
 
     `num_partitions` intervals of beta, log-uniform from `first_beta`, along the q-path from the encoder to the joint
     density, with the rule that makes a lower bound. Adam, with a step size that falls from `learning_rate` to
@@ -41,7 +41,7 @@ class Settings:
     num_partitions: int = 100
     first_beta: float = 0.025
     q: float = 1.0
-    gradient: str = "reparameterised"
+    gradient: str = "reparameterized"
     learning_rate: float = 1e-3
     final_learning_rate: float = 1e-5
     hidden: tuple[int, ...] = HIDDEN
@@ -66,7 +66,7 @@ class Settings:
         schedule = LogUniformSchedule(self.num_partitions + 1, self.first_beta)  # type: ignore[arg-type]
         return ThermodynamicObjective(schedule, self.num_samples, "right" if self.q <= 0 else "left", self.gradient)
 
-    def optimiser(self, num_images: int) -> Any:
+    def optimizer(self, num_images: int) -> Any:
         import optax  # only training needs it
 
         num_steps = self.num_epochs * (num_images // self.batch_size)
@@ -74,12 +74,12 @@ class Settings:
         return optax.adam(optax.cosine_decay_schedule(self.learning_rate, num_steps, alpha))
 
 
-class State(NamedTuple):
+class TrainingState(NamedTuple):
     """All that training carries from one epoch to the next."""
 
     epoch: Int[Array, ""]
     model: VAE
-    optimiser: Any
+    optimizer: Any
 
 
 class Trained(NamedTuple):
@@ -91,27 +91,27 @@ class Trained(NamedTuple):
 
 def train_vae(
     images: Float[Any, "num pixels"],
-    settings: Settings | None = None,
+    settings: TrainingSettings | None = None,
     *,
     checkpoint: str | os.PathLike[str] | None = None,
     save_every: int = 50,
     progress: bool = False,
     observe: Callable[[int, VAE], None] | None = None,
 ) -> Trained:
-    """Train an autoencoder on images in [0, 1], binarised anew each time they are seen.
+    """Train an autoencoder on images in [0, 1], binarized anew each time they are seen.
 
     With `checkpoint` the state is written to that file every `save_every` epochs and at an interrupt; the same call
     goes on from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out of
     an epoch, others each time. `observe(epoch, model)` is called after each epoch.
     """
-    settings = settings or Settings()
+    settings = settings or TrainingSettings()
     pixels = check_images(images, num_pixels=np.shape(images)[-1])
     if len(pixels) < settings.batch_size:
         raise ValueError(f"`batch_size` is {settings.batch_size}, and there are only {len(pixels)} images.")
     key, model_key = jax.random.split(jax.random.key(settings.seed))
     model = VAE.random(model_key, num_pixels=pixels.shape[1], hidden=settings.hidden, num_latent=settings.num_latent)
-    optimiser = settings.optimiser(len(pixels))
-    state = State(jnp.zeros((), jnp.int32), model, optimiser.init(eqx.filter(model, eqx.is_inexact_array)))
+    optimizer = settings.optimizer(len(pixels))
+    state = TrainingState(jnp.zeros((), jnp.int32), model, optimizer.init(eqx.filter(model, eqx.is_inexact_array)))
     history: list[float] = []
     described = describe_all({**dataclasses.asdict(settings), "images": pixels})
     if checkpoint is not None and Path(checkpoint).exists():
@@ -138,25 +138,27 @@ def train_vae(
 
 
 @eqx.filter_jit
-def _epoch(state: State, images: Float[Array, "num pixels"], key: PRNGKey, settings: Settings) -> tuple[State, Scalar]:
+def _epoch(
+    state: TrainingState, images: Float[Array, "num pixels"], key: PRNGKey, settings: TrainingSettings
+) -> tuple[TrainingState, Scalar]:
     """One pass over the shuffled images."""
     num_steps = images.shape[0] // settings.batch_size
-    optimiser, objective = settings.optimiser(images.shape[0]), settings.objective
+    optimizer, objective = settings.optimizer(images.shape[0]), settings.objective
     keys = jax.random.split(jax.random.fold_in(key, state.epoch), num_steps + 1)
     order = jax.random.permutation(keys[0], images.shape[0])[: num_steps * settings.batch_size]
 
     def step(carry: tuple[VAE, Any], inputs: tuple[Array, PRNGKey]) -> tuple[tuple[VAE, Any], Scalar]:
-        model, optimiser_state = carry
+        model, optimizer_state = carry
         rows, key = inputs
-        binarise_key, sample_key = jax.random.split(key)
-        x = binarise(images[rows], binarise_key)
+        binarize_key, sample_key = jax.random.split(key)
+        x = binarize(images[rows], binarize_key)
         loss, slope = eqx.filter_value_and_grad(_loss)(model, x, sample_key, objective, settings.q)
-        updates, optimiser_state = optimiser.update(slope, optimiser_state)
-        return (eqx.apply_updates(model, updates), optimiser_state), -loss
+        updates, optimizer_state = optimizer.update(slope, optimizer_state)
+        return (eqx.apply_updates(model, updates), optimizer_state), -loss
 
     rows = order.reshape(num_steps, settings.batch_size)
-    (model, optimiser_state), values = jax.lax.scan(step, (state.model, state.optimiser), (rows, keys[1:]))
-    return State(state.epoch + 1, model, optimiser_state), jnp.mean(values)
+    (model, optimizer_state), values = jax.lax.scan(step, (state.model, state.optimizer), (rows, keys[1:]))
+    return TrainingState(state.epoch + 1, model, optimizer_state), jnp.mean(values)
 
 
 def _loss(
@@ -192,7 +194,7 @@ def _importance_bounds(
     return jax.lax.map(one, (x, jax.random.split(key, x.shape[0])), batch_size=batch_size)
 
 
-def _check(mean: float, epoch: int, settings: Settings) -> None:
+def _check(mean: float, epoch: int, settings: TrainingSettings) -> None:
     if not np.isfinite(mean):
         raise FloatingPointError(
             f"the objective became {mean} in epoch {epoch + 1}: take a `learning_rate` below {settings.learning_rate}. "
@@ -200,17 +202,19 @@ def _check(mean: float, epoch: int, settings: Settings) -> None:
         )
 
 
-def _line(history: list[float], settings: Settings, seconds: float | None) -> str:
+def _line(history: list[float], settings: TrainingSettings, seconds: float | None) -> str:
     left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"
     return f"epoch {len(history)}/{settings.num_epochs}: objective {history[-1]:.3f}{left}"
 
 
-def _save(path: str | os.PathLike[str], described: dict[str, str], state: State, history: list[float]) -> None:
+def _save(path: str | os.PathLike[str], described: dict[str, str], state: TrainingState, history: list[float]) -> None:
     tree = {"state": state, "history": np.array(history)}
     storage.write(path, "training", {"settings": described}, tree)
 
 
-def _resume(path: str | os.PathLike[str], described: dict[str, str], template: State) -> tuple[State, list[float]]:
+def _resume(
+    path: str | os.PathLike[str], described: dict[str, str], template: TrainingState
+) -> tuple[TrainingState, list[float]]:
     _, notes, tree = storage.read(path, ("training",))
     check_settings(path, notes["settings"], described)
     return filled(path, template, tree["state"]), list(map(float, tree["history"]))

@@ -33,7 +33,7 @@ class EndpointSlopes(NamedTuple):
 
 
 class AbstractPath(Module, Generic[Features]):
-    """A path of unnormalised densities from `base` (beta = 0) to `target` (beta = 1).
+    """A path of unnormalized densities from `base` (beta = 0) to `target` (beta = 1).
 
     Rules for every path; `qpaths.testing.check_path` checks them.
 
@@ -54,14 +54,14 @@ class AbstractPath(Module, Generic[Features]):
 
     @abc.abstractmethod
     def log_density_from(self, beta: RealLike, features: Features) -> FloatArray:
-        """Log of the unnormalised density at `beta`, from the features of a point."""
+        """Log of the unnormalized density at `beta`, from the features of a point."""
 
     @abc.abstractmethod
     def at(self, beta: ScalarLike) -> DensityLike:
         """The density at `beta`; it can be sampled where the path knows how."""
 
     def log_density(self, beta: ScalarLike, x: Point) -> Scalar:
-        """Log of the unnormalised density at `beta` and `x`."""
+        """Log of the unnormalized density at `beta` and `x`."""
         check_beta(beta)
         return self.log_density_from(beta, self.features(x))
 

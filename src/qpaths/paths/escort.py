@@ -23,7 +23,7 @@ class EscortMomentPath(AbstractParametricPath):
     nu/(nu+2) Sigma of the escort for its *covariance*, which is Sigma. With the covariance c = 1, and the dual
     parameters grad psi_q mix linearly, as the definition asks: `exact=True`. Both tend to `MomentPath` as nu -> inf.
 
-    q-Gaussian endpoints follow the same formula with c = 1 + 2 (q-1) / (3-q). Generalised Pareto endpoints, which the
+    q-Gaussian endpoints follow the same formula with c = 1 + 2 (q-1) / (3-q). Generalized Pareto endpoints, which the
     paper does not treat, are mixed exactly in either case: their scales mix linearly.
     """
 

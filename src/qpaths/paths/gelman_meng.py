@@ -1,4 +1,4 @@
-"""The optimal path of Gelman and Meng between normalised endpoints."""
+"""The optimal path of Gelman and Meng between normalized endpoints."""
 
 from typing import Any
 
@@ -17,18 +17,18 @@ from .base import AbstractPointwisePath
 
 
 class GelmanMengPath(AbstractPointwisePath):
-    """The shortest path between two normalised densities (Gelman and Meng, 1998, section 4.3).
+    """The shortest path between two normalized densities (Gelman and Meng, 1998, section 4.3).
 
     With omega = arccos of the Bhattacharyya coefficient, the integral of sqrt(base target),
 
         sqrt(density) = [sin((1-beta) omega) sqrt(base) + sin(beta omega) sqrt(target)] / sin(omega),
 
-    a great circle: the power mean at q = 1/2 with a sine schedule (sin^2 as the endpoints part), normalised at every
+    a great circle: the power mean at q = 1/2 with a sine schedule (sin^2 as the endpoints part), normalized at every
     beta. Its speed is constant and its Fisher-Rao length is `2 omega`, at most pi.
 
     Between members of one exponential family the coefficient is known, and so are exact draws: the density is a mixture
     of both ends and the member half way between them. Otherwise give `log_coefficient`, for instance from
-    `qpaths.families.divergences.log_bhattacharyya`. Endpoints that are not normalised have no such path.
+    `qpaths.families.divergences.log_bhattacharyya`. Endpoints that are not normalized have no such path.
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))
@@ -48,7 +48,7 @@ class GelmanMengPath(AbstractPointwisePath):
         elif is_concrete(log_coefficient) and not log_coefficient <= 0:
             raise ValueError(
                 f"`log_coefficient` must not be positive, got {log_coefficient}: the Bhattacharyya coefficient of two "
-                f"normalised densities is at most 1."
+                f"normalized densities is at most 1."
             )
         self.base = base
         self.target = target

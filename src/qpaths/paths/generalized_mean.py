@@ -1,4 +1,4 @@
-"""The generalised (Kolmogorov-Nagumo) mean of the endpoints for any monotone function."""
+"""The generalized (Kolmogorov-Nagumo) mean of the endpoints for any monotone function."""
 
 from collections.abc import Callable
 

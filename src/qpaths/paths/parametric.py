@@ -22,7 +22,7 @@ class MemberFeatures(NamedTuple):
 
 
 class AbstractParametricPath(AbstractPath[MemberFeatures]):
-    """A path through the members of one family; every `at(beta)` is normalised and can be sampled exactly.
+    """A path through the members of one family; every `at(beta)` is normalized and can be sampled exactly.
 
     A new parametric path needs `member`.
     """

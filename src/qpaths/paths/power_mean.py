@@ -58,7 +58,7 @@ class QPath(AbstractPowerMeanPath):
 
     Unlike the geometric path, a q-path depends on the scale of the target: multiplying the target by `exp(c)` gives
     the same family of densities with `logit(beta)` shifted by `delta c`. `log_scale` applies that shift, so
-    `log_scale = -log Z` anneals as if the target were normalised. It leaves the endpoints as they are.
+    `log_scale = -log Z` anneals as if the target were normalized. It leaves the endpoints as they are.
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))

@@ -4,7 +4,7 @@ from .algorithms import check_algorithm as check_algorithm
 from .gridworld import GridWorld as GridWorld
 from .kernels import check_kernel as check_kernel
 from .paths import check_path as check_path
-from .problems import Problem as Problem
+from .problems import KnownProblem as KnownProblem
 from .problems import gaussian as gaussian
 from .problems import skewed as skewed
 from .problems import truncated as truncated

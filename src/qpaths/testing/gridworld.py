@@ -22,7 +22,7 @@ from ..paths import AbstractPath
 
 
 class GridWorld(eqx.Module):
-    """States 0, 1, ..., n - 1 in a row, with tables for the base (normalised) and the target (not).
+    """States 0, 1, ..., n - 1 in a row, with tables for the base (normalized) and the target (not).
 
     The default target has two modes, is skewed, and is `-inf` on some states. `log_evidence` is exact.
     """
@@ -59,7 +59,7 @@ class GridWorld(eqx.Module):
 
     @quiet()
     def transition_matrix(self, path: AbstractPath[Any], beta: ScalarLike) -> Float[AnyArray, "n n"]:
-        """The matrix of `GridMetropolis` at `beta`: propose a neighbour, accept by the path's density."""
+        """The matrix of `GridMetropolis` at `beta`: propose a neighbor, accept by the path's density."""
         num = self.log_base.size
         log_density = np.asarray(path.log_density_from(beta, self._features(path)))
         matrix = np.zeros((num, num))
@@ -121,7 +121,7 @@ def _draw(table: Float[AnyArray, " n"], key: PRNGKey) -> Float[AnyArray, " 1"]:
 
 
 class GridMetropolis(AbstractKernel[None]):
-    """Metropolis on the grid: a neighbour on either side, with equal probability."""
+    """Metropolis on the grid: a neighbor on either side, with equal probability."""
 
     num_steps: int = eqx.field(static=True, default=1)
 

@@ -12,7 +12,7 @@ from ..densities import Density
 from ..families import MultivariateNormal
 
 
-class Problem(NamedTuple):
+class KnownProblem(NamedTuple):
     """Endpoints, and the log of the target's mass."""
 
     base: MultivariateNormal
@@ -24,23 +24,23 @@ def _standard_normal(dimension: int) -> MultivariateNormal:
     return MultivariateNormal(jnp.zeros(dimension), jnp.eye(dimension))
 
 
-def gaussian(dimension: int = 10) -> Problem:
+def gaussian(dimension: int = 10) -> KnownProblem:
     """Correlated normal target, away from the base and narrower."""
     scale = 0.4 + 0.4 * jnp.arange(dimension) / dimension
     covariance = scale[:, None] * scale * (0.5 + 0.5 * jnp.eye(dimension))
     normal = MultivariateNormal(0.5 * jnp.ones(dimension), covariance)
-    return Problem(_standard_normal(dimension), Density(Partial(_log_gaussian, normal)), jnp.array(-3.0))
+    return KnownProblem(_standard_normal(dimension), Density(Partial(_log_gaussian, normal)), jnp.array(-3.0))
 
 
-def skewed(dimension: int = 10) -> Problem:
+def skewed(dimension: int = 10) -> KnownProblem:
     """Independent log-gamma coordinates, `exp(2 x - exp(x))`: a light tail on one side, a heavy one on the other."""
-    return Problem(_standard_normal(dimension), Density(_log_skewed), dimension * jss.gammaln(2.0))
+    return KnownProblem(_standard_normal(dimension), Density(_log_skewed), dimension * jss.gammaln(2.0))
 
 
-def truncated(dimension: int = 10) -> Problem:
+def truncated(dimension: int = 10) -> KnownProblem:
     """A normal target cut off at `x_0 < 0.3`, where its log density is `-inf`."""
     log_evidence = dimension * jnp.log(0.6 * jnp.sqrt(2 * jnp.pi)) + jst.norm.logcdf(0.0)
-    return Problem(_standard_normal(dimension), Density(_log_truncated), log_evidence)
+    return KnownProblem(_standard_normal(dimension), Density(_log_truncated), log_evidence)
 
 
 # Functions of the module: the compiled programs of a run are those of these functions, whoever asks for the problem.

@@ -1,8 +1,8 @@
 """Choosing q, schedule, kernel and reference from pilot runs; what comes out is frozen before the run that counts."""
 
 from .choose import choose_q as choose_q
-from .equalise import Equalised as Equalised
-from .equalise import equalise as equalise
+from .equalize import Equalized as Equalized
+from .equalize import equalize as equalize
 from .for_chains import tune_chains as tune_chains
 from .for_population import tune_population as tune_population
 from .tune import tune as tune

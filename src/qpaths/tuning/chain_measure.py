@@ -56,7 +56,7 @@ class Candidate(eqx.Module):
 
     @property
     def betas(self) -> Float[np.ndarray, " num"]:
-        return self.recipe.schedule.betas
+        return self.recipe.betas
 
     @property
     def kernel(self) -> FrozenKernel:
@@ -162,7 +162,7 @@ def _measure(recipe: Recipe, data: Any, target_samples: Any, num_chains: int, ke
 def _measure_one(recipe: Recipe, problem: Any, target_sample: Any, num_chains: int, key: Any) -> Any:
     """The fields of `Measured` for one problem."""
     path, schedule, kernel = recipe.path(problem), recipe.schedule, recipe.kernel
-    betas, ends = schedule.betas, group_ends(recipe.num_steps)
+    betas, ends = recipe.betas, group_ends(recipe.num_steps)
     stream = stream_for(key, path, betas, target_sample)
     annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=stream)
 

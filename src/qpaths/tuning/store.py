@@ -29,7 +29,7 @@ def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
         "df": None if fitted is None else fitted.df,
     }
     arrays = {
-        "betas": recipe.schedule.betas,
+        "betas": recipe.betas,
         "kernel": recipe.kernel.arrays,
         "delta": getattr(recipe.path, "delta", None),
         "fitted": None if fitted is None else [fitted.mean, fitted.factor, fitted.inverse],

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import qpaths as qp
 from qpaths.cli import app
-from qpaths.experiments.experiment import Row, Verdict
+from qpaths.experiments.experiment import Judgment, Row
 from qpaths.experiments.folders import load
 from qpaths.experiments.page import render
 from qpaths.experiments.registry import find, find_all
@@ -50,10 +50,10 @@ def test_smoke(name, tmp_path, caplog, monkeypatch):
 
 
 def check_claims_on_densities(experiment, rows):
-    """The claims hold for the rows that were computed, and not when every row holds the curves of its neighbour."""
-    assert {claim.verdict for claim in experiment.claims(rows)} == {Verdict.HOLDS}
+    """The claims hold for the rows that were computed, and not when every row holds the curves of its neighbor."""
+    assert {claim.judgment for claim in experiment.claims(rows)} == {Judgment.HOLDS}
     shifted = [Row(row.settings, 0, other.values) for row, other in zip(rows, rows[1:] + rows[:1], strict=True)]
-    assert Verdict.FAILS in {claim.verdict for claim in experiment.claims(shifted)}
+    assert Judgment.FAILS in {claim.judgment for claim in experiment.claims(shifted)}
     for some in (rows[:1], rows[-1:]):  # a sweep that is not finished has a page too
         experiment.claims(some)
         for picture in experiment.pictures(some):
@@ -62,7 +62,7 @@ def check_claims_on_densities(experiment, rows):
 
 @pytest.mark.parametrize("name", SYNTHETIC)
 def test_right_rows_hold(name, synthetic, claims):
-    assert set(claims.verdicts(name, synthetic(name)).values()) == {Verdict.HOLDS}
+    assert set(claims.verdicts(name, synthetic(name)).values()) == {Judgment.HOLDS}
 
 
 @pytest.mark.parametrize("name", SYNTHETIC)

@@ -4,7 +4,7 @@ import dataclasses
 
 import numpy as np
 
-from qpaths.experiments.experiment import Row, Verdict
+from qpaths.experiments.experiment import Judgment, Row
 
 
 def _of_the_paper(rows):
@@ -35,7 +35,7 @@ def test_a_best_q_that_only_seems_best_is_seen(synthetic, claims):
         for row in synthetic("omniglot_bdmc")
     ]
     verdicts = claims.verdicts("omniglot_bdmc", rows)
-    assert all(verdict is not Verdict.HOLDS for statement, verdict in verdicts.items() if "best q" in statement)
+    assert all(verdict is not Judgment.HOLDS for statement, verdict in verdicts.items() if "best q" in statement)
 
 
 def test_figures_of_the_papers_weights(synthetic, claims):
@@ -44,9 +44,9 @@ def test_figures_of_the_papers_weights(synthetic, claims):
     added = set(claims.verdicts("omniglot_bdmc", paper)) - set(claims.verdicts("omniglot_bdmc", rows))
     assert len(added) == 6
     released = next(statement for statement in added if "q = 1.0, 100 distributions" in statement)
-    assert claims.verdicts("omniglot_bdmc", paper)[released] is Verdict.HOLDS
+    assert claims.verdicts("omniglot_bdmc", paper)[released] is Judgment.HOLDS
     wrong = claims.changed(paper, _larger(1.2), column="released", q=1.0, num_distributions=100)
-    assert claims.verdicts("omniglot_bdmc", wrong)[released] is Verdict.FAILS
+    assert claims.verdicts("omniglot_bdmc", wrong)[released] is Judgment.FAILS
 
 
 def test_one_image_cannot_tell_what_its_noise_is(synthetic, claims):
@@ -55,4 +55,4 @@ def test_one_image_cannot_tell_what_its_noise_is(synthetic, claims):
         rows = claims.changed(synthetic("omniglot_bdmc"), lambda row: {"gaps": [sign * row["gaps"][0]]})
         verdicts = claims.verdicts("omniglot_bdmc", rows)
         found = [v for words, v in verdicts.items() if "below the upper bound" in words or "never widen" in words]
-        assert found == [Verdict.OPEN, Verdict.OPEN]
+        assert found == [Judgment.OPEN, Judgment.OPEN]

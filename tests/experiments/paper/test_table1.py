@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from qpaths.experiments.experiment import Row, Verdict
+from qpaths.experiments.experiment import Judgment, Row
 from qpaths.experiments.paper.parts.published import TRUTHS
 from qpaths.experiments.registry import find
 
@@ -26,7 +26,7 @@ def test_every_line_of_the_table_counts(synthetic, claims):
     claim = next(
         claim for claim in find("table1").claims(wrong) if claim.statement.startswith("linear schedule: q-path, grid")
     )
-    assert claim.verdict is Verdict.FAILS
+    assert claim.judgment is Judgment.FAILS
     assert "in 5 of 6" in claim.ours
     assert claim.paper == "in 6 of 6"
 
@@ -41,9 +41,9 @@ def test_the_tuned_column_may_lose_two_lines_to_the_others_and_none_to_the_paper
         found = claims.verdicts("table1", rows)
         return [found[statement] for statement in found if "tuned column is below" in statement]
 
-    assert verdicts([]) == [Verdict.HOLDS, Verdict.HOLDS]
-    assert verdicts([1, 3]) == [Verdict.HOLDS, Verdict.FAILS]
-    assert verdicts([1, 3, 5]) == [Verdict.FAILS, Verdict.FAILS]
+    assert verdicts([]) == [Judgment.HOLDS, Judgment.HOLDS]
+    assert verdicts([1, 3]) == [Judgment.HOLDS, Judgment.FAILS]
+    assert verdicts([1, 3, 5]) == [Judgment.FAILS, Judgment.FAILS]
 
 
 def test_the_best_of_many_equals_is_no_winner(synthetic, claims):
@@ -58,7 +58,7 @@ def test_the_best_of_many_equals_is_no_winner(synthetic, claims):
     sheet = find("table1").sheets(rows)[0]
     geometric, grid = sheet.columns.index("ours"), sheet.columns.index("grid: paper") + 1
     assert sum(float(line[grid].split()[0]) < float(line[geometric].split()[0]) for line in sheet.lines) >= 10
-    assert Verdict.HOLDS not in claims.verdicts("table1", rows).values()
+    assert Judgment.HOLDS not in claims.verdicts("table1", rows).values()
 
 
 def test_errors_are_shown_against_both_truths(synthetic):

@@ -24,10 +24,9 @@ import numpy as np
 from ...densities import DensityLike
 from ...families import Normal
 from ...kernels import HMC, AbstractKernel, RandomWalk
-from ...paths import QPath
 from ...recipe import Recipe
 from ...schedules import AbstractFixedSchedule
-from ...tuning import choose_q, equalise, tune
+from ...tuning import choose_q, equalize, tune
 from ...tuning.pilot import run_pilot
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, group
 from ..judging import all_of, judge
@@ -69,17 +68,9 @@ def _problem(name: str) -> _Problem:
     return _Problem(*logistic_regression(load(name)), TRUTHS[name].log_evidence, TRUTHS[name].standard_error)
 
 
-class _Plan(NamedTuple):
-    """What is run, the same for all seeds."""
-
-    path: QPath
-    schedule: AbstractFixedSchedule
-    kernel: AbstractKernel[Any]
-
-
 @functools.cache
-def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pilot: int) -> _Plan:
-    """Tune the parts of a variant.
+def _recipe(problem: str, variant: str, num_distributions: int, moves: int, num_pilot: int) -> Recipe:
+    """Tune the parts of a variant, the same for all seeds.
 
     The others are plain, as in Table 1: the prior as base, the geometric path, the linear schedule, and a random walk.
     The order is that of `qpaths.tune`: first the reference, then q, the schedule, and at last the kernel's parameters.
@@ -106,10 +97,10 @@ def _plan(problem: str, variant: str, num_distributions: int, moves: int, num_pi
         )
         path = q_path(path.base, target, float(path.delta))
     if "schedule" in tuned:
-        schedule = equalise(path, key=keys[2], kernel=kernel, num_particles=num_pilot).schedule
+        schedule = equalize(path, key=keys[2], kernel=kernel, num_particles=num_pilot).schedule
     if "kernel" in tuned:
         kernel = run_pilot(path, schedule, kernel, num_pilot, key=keys[3]).kernel
-    return _Plan(path, schedule, kernel)
+    return Recipe(path, schedule, kernel)
 
 
 def _check(settings: Settings) -> None:
@@ -137,15 +128,15 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """One run of SMC with as many particles as the budget pays for."""
-    path, schedule, kernel = _plan(
+    recipe = _recipe(
         settings["problem"],
         settings["variant"],
         settings["num_distributions"],
         settings["moves"],
         settings["num_pilot"],
     )
-    num_particles = settings["budget"] // Recipe(path, schedule, kernel).cost_per_particle.total
-    values = run_smc(path, schedule, kernel, num_particles, key=jax.random.key(seed))
+    num_particles = settings["budget"] // recipe.cost_per_particle.total
+    values = run_smc(recipe, num_particles, key=jax.random.key(seed))
     return {**values, "num_particles": num_particles}
 
 

@@ -40,7 +40,7 @@ def _pictures(rows: list[Row]) -> list[Picture]:
     rows = sorted(rows, key=lambda row: row["q"])
     panels = {f"$q = {row['q']:g}$": row["densities"] for row in rows}
     figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"])
-    return [Picture("densities", "Normalised densities from N(-4, 3), dark, to N(4, 1), light.", figure)]
+    return [Picture("densities", "Normalized densities from N(-4, 3), dark, to N(4, 1), light.", figure)]
 
 
 def _claims(rows: list[Row]) -> list[Claim]:

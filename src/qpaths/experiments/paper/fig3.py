@@ -46,7 +46,7 @@ def _pictures(rows: list[Row]) -> list[Picture]:
         return []
     behind = geometric["densities"] if geometric else None
     figure = plot_panels(panels, rows[0]["grid"], rows[0]["betas"], columns=1, behind=behind)
-    return [Picture("densities", "Densities from N(-10, 1), dark, to N(10, 1), light; geometric path in grey.", figure)]
+    return [Picture("densities", "Densities from N(-10, 1), dark, to N(10, 1), light; geometric path in gray.", figure)]
 
 
 def _middle(row: Row) -> tuple[float, float]:
@@ -73,7 +73,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
         ratio = width / _middle(geometric)[1]
         statement = "q = 0.99 covers the space between the endpoints halfway"
         ours = f"{mass:.0%} of the mass, {ratio:.1f} times as wide as the geometric path"
-        claims.append(Claim(statement, "fig. 3, centre", ours, yes_or_no(mass > 0.5 and ratio > 2)))
+        claims.append(Claim(statement, "fig. 3, center", ours, yes_or_no(mass > 0.5 and ratio > 2)))
     if (row := row_where(rows, q=0.999)) and geometric:
         ratio = _middle(row)[1] / _middle(geometric)[1]
         statement = "q = 0.999 resembles the geometric path: halfway it is hardly wider"

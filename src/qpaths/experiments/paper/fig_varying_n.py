@@ -22,7 +22,7 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ..experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, Verdict, group
+from ..experiment import Claim, Experiment, Judgment, Picture, Row, Run, Settings, Sheet, group
 from ..judging import all_of, judge, yes_or_no
 from ..settings import check_numbers
 from ..statistics import Estimate, choose_on_other_half, mean
@@ -137,12 +137,12 @@ def _best_claim(table: _ByNumber) -> Claim | None:
     )
 
 
-def _rises(stable: list[float], edge: float) -> Verdict:
+def _rises(stable: list[float], edge: float) -> Judgment:
     """Whether 1 - q falls with the number of data; open if every q of the grid is stable."""
     if len(stable) < 2 or all(delta == edge for delta in stable):
-        return Verdict.OPEN
+        return Judgment.OPEN
     falls = stable[0] > stable[-1] and all(a >= b for a, b in itertools.pairwise(stable))
-    return Verdict.HOLDS if falls else Verdict.FAILS
+    return Judgment.HOLDS if falls else Judgment.FAILS
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:

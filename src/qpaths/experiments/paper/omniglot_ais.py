@@ -20,7 +20,7 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from ...models import binarise, compile_lower, evaluate_lower, find_omniglot, load_omniglot
+from ...models import binarize, compile_lower, evaluate_lower, find_omniglot, load_omniglot
 from ..errors import UserError
 from ..experiment import Claim, Experiment, Picture, Row, Settings, Sheet
 from ..statistics import Estimate
@@ -49,11 +49,11 @@ def images_of(settings: Settings, seed: int) -> Any:
         return decoders.simulated(settings, seed)[1]
     images = decoders.test_images(settings["images"])
     num = min(settings["num_images"], len(images))
-    return binarise(images[:num], jax.random.fold_in(jax.random.key(seed), 4))
+    return binarize(images[:num], jax.random.fold_in(jax.random.key(seed), 4))
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
-    """Bounds for all images, from the forward chains alone."""
+    """ExactBounds for all images, from the forward chains alone."""
     x = images_of(settings, seed)
     problem, plan = decoders.problem_of(settings), decoders.plan_of(settings, seed)
     with decoders.precision_of(settings):
@@ -78,7 +78,7 @@ def describe_images(path: Path | None) -> list[str]:
     return [
         f"{path}: {kind}, {len(images.train):,} for training and {len(images.test):,} for tests, 28 x 28 pixels,",
         f"{images.train.mean():.1%} and {images.test.mean():.1%} of the pixels inked.",
-        f"Bounds on the test images: qpaths run omniglot_ais --set images={path}",
+        f"ExactBounds on the test images: qpaths run omniglot_ais --set images={path}",
     ]
 
 
@@ -115,7 +115,7 @@ def _against_released(cells: Cells, column: str) -> Claim | None:
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
-    """Bounds against the number of distributions, and against time.
+    """ExactBounds against the number of distributions, and against time.
 
     Standard errors are left out: the spread over the images is the same for all, and would hide the differences.
     """
@@ -151,7 +151,7 @@ def _seconds(cells: Cells) -> Picture:
 
 
 def _sheets(rows: list[Row]) -> list[Sheet]:
-    """Bounds from each base, then settings and costs."""
+    """ExactBounds from each base, then settings and costs."""
     cells = Cells(rows, "negative_bounds")
     found = [gap_sheet(cells, base, "negative log-likelihood bound in nats") for base in cells.bases]
     return [*found, costs(cells)]
@@ -164,7 +164,7 @@ EXPERIMENT = Experiment(
     duration="10 min on an H200",
     about="Annealed importance sampling from the prior, or the encoder, to the posterior of each test image; 10 chains "
     "each, whose weights are averaged under the log. The images are those of chardata.mat, or drawings rendered from "
-    "the strokes, binarised once. Columns as in omniglot_bdmc. Made for a GPU.",
+    "the strokes, binarized once. Columns as in omniglot_bdmc. Made for a GPU.",
     settings={**decoders.DEFAULTS, "columns": ["released", "tuned"], "num_images": 8070, "images": "find"},
     smoke={**decoders.SMOKE, "images": "simulated"},
     runs=decoders.runs_of,

@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 
 from ...models import compile_bounds, evaluate_bounds
-from ..experiment import Claim, Experiment, Row, Settings, Verdict
+from ..experiment import Claim, Experiment, Judgment, Row, Settings
 from ..judging import all_of, judge, yes_or_no
 from ..statistics import Estimate, in_words, mean
 from .parts import decoders
@@ -47,7 +47,7 @@ _PAPER_BEST = 0.994, 0.996
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
-    """Bounds from both sides for all images.
+    """ExactBounds from both sides for all images.
 
     The weights of the chains of an image are averaged under the logarithm; `single_gap` is the gap without averaging.
     `num_crossed` counts the images whose bounds cross by more than 5 standard errors of their chains.
@@ -79,7 +79,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    """Bounds are ordered and narrow; then q against the geometric path; then numbers of the paper's weights."""
+    """ExactBounds are ordered and narrow; then q against the geometric path; then numbers of the paper's weights."""
     cells = Cells(rows, "gaps")
     claims = [_ordered(rows, cells), *_narrowing(cells), *_papers_orders(cells)]
     for column in cells.columns[1:]:
@@ -133,10 +133,10 @@ def _least(estimates: Iterable[Estimate]) -> Estimate:
     return min(estimates, key=lambda one: one.value / one.standard_error if one.standard_error > 0 else one.value)
 
 
-def _none_negative(estimates: Iterable[Estimate]) -> Verdict:
+def _none_negative(estimates: Iterable[Estimate]) -> Judgment:
     """Whether no estimate is below zero beyond noise; open if the noise is not known."""
     return all_of(
-        Verdict.OPEN if np.isnan(one.standard_error) else yes_or_no(one.value >= -_BEYOND_NOISE * one.standard_error)
+        Judgment.OPEN if np.isnan(one.standard_error) else yes_or_no(one.value >= -_BEYOND_NOISE * one.standard_error)
         for one in estimates
     )
 

@@ -25,7 +25,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..experiment import Claim, Experiment, Row, Run, Settings, Verdict
+from ..experiment import Claim, Experiment, Judgment, Row, Run, Settings
 from ..judging import all_of, judge
 from ..settings import check_numbers, check_words
 from ..statistics import Estimate, in_words, median, median_difference
@@ -68,9 +68,8 @@ def _runs(settings: Settings, num_seeds: int) -> list[Run]:
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """Let the column choose what to run, and run it. `spent` counts the evaluations of the choice."""
     column = next(column for column in COLUMNS if column.name == settings["column"])
-    path, schedule, kernel, num_particles, spent = column.plan(settings, seed)
-    values = run_smc(path, schedule, kernel, num_particles, key=jax.random.key(seed))
-    return {**values, "spent": spent}
+    plan = column.plan(settings, seed)
+    return {**run_smc(plan.recipe, plan.num_particles, key=jax.random.key(seed)), "spent": plan.spent}
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
@@ -90,18 +89,18 @@ def _tuned_claims(table: Errors) -> list[Claim]:
     return [*claims, _below("the best figure of the paper in every line", paper, 1.0)] if paper else claims
 
 
-def _below(what: str, found: list[tuple[Verdict, float]], share: float) -> Claim:
+def _below(what: str, found: list[tuple[Judgment, float]], share: float) -> Claim:
     """The claim that the tuned column is below something in a share of the lines.
 
     `found` has a verdict for each line, and how many times smaller the error is.
     """
     verdicts, times = [verdict for verdict, _ in found], [ratio for _, ratio in found]
-    words = f"in {verdicts.count(Verdict.HOLDS)} of {len(verdicts)} beyond noise; "
+    words = f"in {verdicts.count(Judgment.HOLDS)} of {len(verdicts)} beyond noise; "
     words += f"{min(times):,.1f} to {max(times):,.1f} times smaller"
     return Claim(f"the tuned column is below {what}", "ours", words, _most_of(verdicts, share))
 
 
-def _against_columns(table: Errors, line: Line) -> tuple[Verdict, float] | None:
+def _against_columns(table: Errors, line: Line) -> tuple[Judgment, float] | None:
     """Whether the tuned error is below that of all other columns, and how many times below the next."""
     tuned = table.fair(line, "tuned")
     others = [errors for c in table.columns if c.name != "tuned" and (errors := table.fair(line, c.name))]
@@ -112,7 +111,7 @@ def _against_columns(table: Errors, line: Line) -> tuple[Verdict, float] | None:
     return all_of(lower), min(median(errors).value for errors in others) / median(tuned).value
 
 
-def _against_paper(table: Errors, line: Line) -> tuple[Verdict, float] | None:
+def _against_paper(table: Errors, line: Line) -> tuple[Judgment, float] | None:
     """Whether the tuned error is below the paper's best, and how many times below."""
     tuned = table.fair(line, "tuned")
     paper = [float(one["median_abs_error"]) for c in table.columns if (one := table.printed(line, c))]
@@ -122,17 +121,17 @@ def _against_paper(table: Errors, line: Line) -> tuple[Verdict, float] | None:
     return _judge_lower(ours, TRUTHS[line[0]].standard_error, min(paper)), min(paper) / ours.value
 
 
-def _judge_lower(estimate: Estimate, truth_error: float, bound: float) -> Verdict:
+def _judge_lower(estimate: Estimate, truth_error: float, bound: float) -> Judgment:
     """Whether an estimate is below a bound, with the uncertainty of the truth added to its own."""
     return judge(estimate.value, float(np.hypot(estimate.standard_error, truth_error)), -np.inf, bound)
 
 
-def _most_of(verdicts: Sequence[Verdict], share: float) -> Verdict:
+def _most_of(verdicts: Sequence[Judgment], share: float) -> Judgment:
     """Whether a share of the verdicts hold; open if the open ones decide."""
     enough = math.ceil(share * len(verdicts) - 1e-9)
-    if verdicts.count(Verdict.HOLDS) >= enough:
-        return Verdict.HOLDS
-    return Verdict.FAILS if len(verdicts) - verdicts.count(Verdict.FAILS) < enough else Verdict.OPEN
+    if verdicts.count(Judgment.HOLDS) >= enough:
+        return Judgment.HOLDS
+    return Judgment.FAILS if len(verdicts) - verdicts.count(Judgment.FAILS) < enough else Judgment.OPEN
 
 
 def _beats_geometric(table: Errors, schedule: str, column: Column) -> Claim | None:

@@ -129,7 +129,7 @@ def test_what_ships_with_the_package_has_no_digest():
         (["omniglot_bdmc", "--smoke", "--set", "base=sky"], "`base` must be among prior, encoder, got 'sky'"),
         (["omniglot_bdmc", "--smoke", "--set", "precision=high"], "`precision` must be among mixed, float32"),
         (["omniglot_ais", "--smoke", "--set", "images=find"], "neither chardata.mat nor omniglot28_strokes.npz"),
-        (["omniglot_ais", "--smoke", "--set", "images=grey.npz"], "must lie in [0, 1], got 7"),
+        (["omniglot_ais", "--smoke", "--set", "images=gray.npz"], "must lie in [0, 1], got 7"),
         (["omniglot_ais", "--smoke", "--set", "images=narrow.npz"], "one image of 784 pixels per row"),
         (
             ["omniglot_ais", "--smoke", "--set", "images=white.npz", "--set", "model=tiny.npz"],
@@ -146,7 +146,7 @@ def test_errors_are_one_line(arguments, words, tmp_path, monkeypatch):
     arrays = dict(np.load("good.npz"))
     np.savez("nan.npz", **{**arrays, "enc_mu.bias": arrays["enc_mu.bias"] * np.nan})
     np.savez("wide.npz", **{**arrays, "decoder.0.weight": arrays["decoder.0.weight"][0]})
-    np.savez("grey.npz", train=np.full((2, 784), 7.0), test=np.full((2, 784), 7.0))
+    np.savez("gray.npz", train=np.full((2, 784), 7.0), test=np.full((2, 784), 7.0))
     np.savez("white.npz", train=np.zeros((2, 784)), test=np.zeros((2, 784)))
     VAE.random(jax.random.key(3), num_pixels=9, hidden=(2, 2), num_latent=2).save("tiny.npz")
     np.savez("narrow.npz", train=np.zeros((2, 9)), test=np.zeros((2, 9)))

@@ -1,5 +1,6 @@
 """Regression experiments: the protocol, and what the published formula loses."""
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -50,10 +51,13 @@ def test_the_geometric_path_is_one_of_the_q_paths(monkeypatch):
     """The columns of the paper share schedule, kernel and particles: what is compared is q alone."""
     monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time; `tests/tuning` tests the choice
     geometric, ess, grid = (column.plan(_LINE, 0) for column in COLUMNS[:3])
-    assert geometric[1:] == grid[1:] == (*ess[1:4], 0)
+    assert geometric[1:] == grid[1:] == (ess.num_particles, 0)
+    for plan in (ess, grid):
+        assert eqx.tree_equal(plan.recipe.schedule, geometric.recipe.schedule)
+        assert eqx.tree_equal(plan.recipe.kernel, geometric.recipe.kernel)
     assert geometric.num_particles == 500
-    assert geometric.kernel.num_steps == 3
-    assert 0 < float(ess.path.delta) < 0.1
+    assert geometric.recipe.kernel.num_steps == 3
+    assert 0 < float(ess.recipe.path.delta) < 0.1
     assert COLUMNS[0].deltas(_LINE) == [0.0]
     assert len(COLUMNS[2].deltas(_LINE)) == 20
 
@@ -62,7 +66,7 @@ def test_the_geometric_path_is_one_of_the_q_paths(monkeypatch):
 def test_the_tuned_column_costs_as_much_as_the_others(schedule, num_steps, monkeypatch):
     """With stand-ins for what `tune` returns, which is tested elsewhere."""
     path, betas = q_path(*logistic_regression(load("pima")), 0.0), jnp.array([0.0, 0.5, 1.0])
-    kernel = qp.FrozenKernel(qp.RandomWalk(2), betas, jnp.tile(0.1 * jnp.eye(9), (3, 1, 1)))
+    kernel = qp.kernels.FrozenKernel(qp.RandomWalk(2), betas, jnp.tile(0.1 * jnp.eye(9), (3, 1, 1)))
     cost = Cost(7, 7, 0, 0)
     tuned = qp.Recipe(path, qp.FixedSchedule(betas), kernel, 1.0, (), (), cost)
     monkeypatch.setattr("qpaths.experiments.paper.parts.table1_columns._tuned", lambda dataset, budget, seed: tuned)

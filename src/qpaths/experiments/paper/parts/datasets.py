@@ -32,7 +32,7 @@ class Regression(NamedTuple):
 
 
 def load(name: str) -> Regression:
-    """The data set `pima` (768 x 9) or `sonar` (208 x 61), its predictors centred and scaled to standard deviation 0.5.
+    """The data set `pima` (768 x 9) or `sonar` (208 x 61), predictors centered and scaled to a deviation of 0.5.
 
     The scaling is that of Chopin and Papaspiliopoulos (2020), chapter 17.3, which the paper follows.
     """

@@ -19,9 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 
 from ....algorithms import AIS, BDMC
-from ....kernels import AbstractKernel
-from ....models import VAE, Problem, ReleasedProtocol, default_vae, load_omniglot, load_vae, low_precision, simulate
+from ....models import (
+    VAE,
+    DecoderProblem,
+    ReleasedProtocol,
+    default_vae,
+    load_omniglot,
+    load_vae,
+    low_precision,
+    simulate,
+)
 from ....models.omniglot import find_omniglot
+from ....recipe import Recipe
 from ....schedules import FixedSchedule, LinearSchedule
 from ....tuning import tune
 from ...errors import UserError
@@ -126,7 +135,7 @@ def check(settings: Settings) -> None:
     load_model(settings["model"])
 
 
-def problem_of(settings: Settings) -> Problem:
+def problem_of(settings: Settings) -> DecoderProblem:
     """The annealing problem of a run: a path for every image.
 
     With precision `mixed` a decoder in bfloat16 guides the gradients; densities and weights stay in float32.
@@ -134,7 +143,7 @@ def problem_of(settings: Settings) -> Problem:
     model = load_model(settings["model"])
     encoder = model.encoder if settings["base"] == "encoder" else None
     guide = low_precision(model.decoder) if settings["precision"] == "mixed" else None
-    return Problem(model.decoder, q=settings["q"], encoder=encoder, guide=guide)
+    return DecoderProblem(model.decoder, q=settings["q"], encoder=encoder, guide=guide)
 
 
 @contextlib.contextmanager
@@ -144,38 +153,28 @@ def precision_of(settings: Settings) -> Iterator[None]:
         yield
 
 
-class Plan(NamedTuple):
-    """How the chains of a run are made, and the seconds of the pilots that chose it."""
+class ChainPlan(NamedTuple):
+    """The algorithm for bounds from both sides, and the seconds of the pilots that chose its settings."""
 
-    schedule: FixedSchedule | LinearSchedule
-    kernel: AbstractKernel[Any] | None
-    """None is the released protocol."""
+    both_ways: BDMC | ReleasedProtocol
     num_leapfrog: int
-    num_chains: int
     pilot_seconds: float
-
-    @property
-    def both_ways(self) -> BDMC | ReleasedProtocol:
-        """The algorithm for bounds from both sides."""
-        if self.kernel is None:
-            return ReleasedProtocol(self.num_chains, self.schedule, self.num_leapfrog)
-        return BDMC(self.num_chains, self.schedule, self.kernel)
 
     @property
     def forward(self) -> AIS | ReleasedProtocol:
         """The algorithm for lower bounds alone."""
-        return self.both_ways if self.kernel is None else self.both_ways.forward  # type: ignore[return-value]
+        return self.both_ways if isinstance(self.both_ways, ReleasedProtocol) else self.both_ways.forward
 
     def described(self) -> dict[str, Any]:
         """What a row says about the plan."""
         return {
-            "distributions_used": int(self.schedule.betas.size),
+            "distributions_used": int(self.both_ways.schedule.betas.size),  # type: ignore[attr-defined]
             "leapfrog_used": self.num_leapfrog,
             "pilot_seconds": self.pilot_seconds,
         }
 
 
-def plan_of(settings: Settings, seed: int) -> Plan:
+def plan_of(settings: Settings, seed: int) -> ChainPlan:
     """The plan of a run: released settings, or settings from pilots.
 
     Pilots have at most 500 distributions. Longer runs use the same settings on a finer schedule. The column `split`
@@ -184,35 +183,30 @@ def plan_of(settings: Settings, seed: int) -> Plan:
     column, num, num_leapfrog = settings["column"], settings["num_distributions"], settings["num_leapfrog"]
     num_chains = settings["num_chains"]
     if column == "released":
-        return Plan(LinearSchedule(num), None, num_leapfrog, num_chains, 0.0)  # type: ignore[call-arg]
+        return ChainPlan(ReleasedProtocol(num_chains, LinearSchedule(num), num_leapfrog), num_leapfrog, 0.0)  # type: ignore[call-arg]
     wanted = {name: settings[name] for name in ("model", "base", "q", "num_leapfrog", "num_pilot_images", "precision")}
-    tuned = _tuned(seed, column == "split", min(num, _LONGEST_PILOT), tuple(sorted(wanted.items())))
-    if column == "kernel":
-        return Plan(FixedSchedule(np.linspace(0, 1, num)), tuned.kernel, num_leapfrog, num_chains, tuned.seconds)
-    num = 1 + (num - 1) * num_leapfrog // tuned.num_leapfrog
-    old = np.asarray(tuned.betas)
-    betas = np.interp(np.linspace(0, old.size - 1, num), np.arange(old.size), old)
-    return Plan(FixedSchedule(betas), tuned.kernel, tuned.num_leapfrog, num_chains, tuned.seconds)
-
-
-class _Tuned(NamedTuple):
-    """What pilots chose, and their seconds."""
-
-    betas: Any
-    kernel: AbstractKernel[Any]
-    num_leapfrog: int
-    seconds: float
+    recipe, seconds = _tuned(seed, column == "split", min(num, _LONGEST_PILOT), tuple(sorted(wanted.items())))
+    betas = np.linspace(0, 1, num)
+    if column != "kernel":
+        chosen: int = recipe.kernel.kernel.num_leapfrog  # type: ignore[attr-defined]
+        num, num_leapfrog = 1 + (num - 1) * num_leapfrog // chosen, chosen
+        old = np.asarray(recipe.betas)
+        betas = np.interp(np.linspace(0, old.size - 1, num), np.arange(old.size), old)
+    return ChainPlan(BDMC(num_chains, FixedSchedule(betas), recipe.kernel), num_leapfrog, seconds)
 
 
 @functools.lru_cache(maxsize=64)
-def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...]) -> _Tuned:
-    """Run pilots. The runs of a sweep that need the same pilots share them; `items` are their settings."""
+def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...]) -> tuple[Recipe, float]:
+    """Run pilots, and count their seconds.
+
+    The runs of a sweep that need the same pilots share them; `items` are their settings.
+    """
     settings = dict(items)
     problem = problem_of(settings)
     start = time.perf_counter()
     with precision_of(settings):
         z, x = simulate(problem.decoder, settings["num_pilot_images"], key=_key(seed, 1))
-        tuned = tune(
+        recipe = tune(
             problem,
             problems=x,
             target_samples=z,
@@ -222,8 +216,7 @@ def _tuned(seed: int, split: bool, num: int, items: tuple[tuple[str, Any], ...])
             num_chains=_ENOUGH_CHAINS,
             key=_key(seed, 2),
         )
-    kernel: Any = tuned.kernel.kernel  # type: ignore[attr-defined]
-    return _Tuned(tuned.schedule.betas, tuned.kernel, kernel.num_leapfrog, time.perf_counter() - start)
+    return recipe, time.perf_counter() - start
 
 
 def _key(seed: int, purpose: int) -> jax.Array:

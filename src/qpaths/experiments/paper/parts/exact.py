@@ -17,8 +17,8 @@ _SCALE = 2.0
 """Width in which the nodes are densest; those of the paper's toys are between 1 and 3."""
 
 
-class Bounds(NamedTuple):
-    """Bounds of bidirectional Monte Carlo from a finite number of exact draws, and the gap they tend to."""
+class ExactBounds(NamedTuple):
+    """ExactBounds of bidirectional Monte Carlo from a finite number of exact draws, and the gap they tend to."""
 
     lower: Scalar
     upper: Scalar
@@ -27,12 +27,14 @@ class Bounds(NamedTuple):
 
 
 @functools.partial(jax.jit, static_argnames="num_samples")
-def exact_bounds(path: AbstractPath[Any], num_distributions: ScalarLike, num_samples: int, *, key: PRNGKey) -> Bounds:
+def exact_bounds(
+    path: AbstractPath[Any], num_distributions: ScalarLike, num_samples: int, *, key: PRNGKey
+) -> ExactBounds:
     """Bounds on the log evidence with linearly spaced betas and `num_samples` independent draws at each of them.
 
     The draws at a beta serve both directions, as in the paper: forwards they are weighed against the next beta,
     backwards against the one before. `exact_gap` is the expected gap by quadrature: the sum over the steps of the two
-    Kullback-Leibler divergences between neighbours. The number of distributions is traced: one program serves all.
+    Kullback-Leibler divergences between neighbors. The number of distributions is traced: one program serves all.
     """
     line = Nodes.line(num=_NUM_NODES, scale=_SCALE)
     at_nodes = jax.vmap(lambda x: path.features(x))(line.points)
@@ -61,7 +63,7 @@ def exact_bounds(path: AbstractPath[Any], num_distributions: ScalarLike, num_sam
     none = jnp.zeros(num_samples)
     _, forward, backward, exact = jax.lax.fori_loop(0, num_distributions - 1, step, (start, none, none, jnp.zeros(())))
     gap_se = jnp.std(backward - forward, ddof=1) / num_samples**0.5
-    return Bounds(jnp.mean(forward), jnp.mean(backward), gap_se, exact)
+    return ExactBounds(jnp.mean(forward), jnp.mean(backward), gap_se, exact)
 
 
 def invert(line: Nodes, mass: Float[Array, " nodes"], uniform: Float[Array, " n"]) -> Float[Array, " n"]:

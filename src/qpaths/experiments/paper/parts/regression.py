@@ -14,8 +14,9 @@ from ....algorithms import SMC
 from ....arrays import HostStream, quiet, to_host
 from ....densities import DensityLike
 from ....evaluation import evaluator_of
-from ....kernels import AbstractKernel, RandomWalk
+from ....kernels import RandomWalk
 from ....paths import QPath
+from ....recipe import Recipe
 from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 from ...experiment import Settings
 from .datasets import Regression, logistic_regression
@@ -38,9 +39,7 @@ def q_path(base: DensityLike, target: DensityLike, delta: float) -> QPath:
     return QPath(base, target, delta=jnp.asarray(float(delta)))
 
 
-def run_smc(
-    path: QPath, schedule: AbstractSchedule, kernel: AbstractKernel[Any], num_particles: int, *, key: PRNGKey
-) -> dict[str, Any]:
+def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey) -> dict[str, Any]:
     """One run of SMC with systematic resampling at every step, and what a row keeps of it.
 
     The kernel is fitted to all particles, those that it moves included, as in the paper. That biases the evidence, and
@@ -49,15 +48,15 @@ def run_smc(
     `likelihoods` counts evaluations of the likelihood, a gradient as two. `share_lost` is the share of the particles at
     the end for which the formula as published has no number (`share_without_number`).
     """
-    result = SMC(num_particles, schedule, kernel, cross_fit=False).run(path, key=key)
+    result = recipe.run(SMC, num_particles, key=key, cross_fit=False)
     return {
         "log_evidence": float(result.log_evidence),
         "log_evidence_se": float(result.log_evidence_se),
-        "delta_used": float(path.delta),
+        "delta_used": float(recipe.path.delta),
         "num_steps": int(result.betas.shape[0]) - 1,
         "acceptance": float(np.mean(result.stats["acceptance"])),
         "likelihoods": int(result.num_evaluations.total),
-        "share_lost": share_without_number(path, result.samples),
+        "share_lost": share_without_number(recipe.path, result.samples),
     }
 
 
@@ -67,8 +66,8 @@ def run_linear(data: Regression, delta: float, settings: Settings, seed: int) ->
     `settings` has `num_distributions`, `moves` and `num_particles`.
     """
     schedule = schedule_of("linear", settings["num_distributions"])
-    path, kernel = q_path(*logistic_regression(data), delta), RandomWalk(settings["moves"])
-    return run_smc(path, schedule, kernel, settings["num_particles"], key=jax.random.key(seed))
+    recipe = Recipe(q_path(*logistic_regression(data), delta), schedule, RandomWalk(settings["moves"]))
+    return run_smc(recipe, settings["num_particles"], key=jax.random.key(seed))
 
 
 def share_without_number(path: QPath, samples: Point) -> float:

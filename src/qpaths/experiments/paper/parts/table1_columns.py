@@ -7,14 +7,13 @@ write its `plan` and put it into `COLUMNS`.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from ...._types import PRNGKey
 from ....densities import Density
-from ....kernels import AbstractKernel, RandomWalk
-from ....paths import QPath
+from ....kernels import RandomWalk
 from ....recipe import Recipe
 from ....schedules import AbstractSchedule
 from ....tuning import choose_q, tune
@@ -30,9 +29,7 @@ _ADAPTIVE_STEPS = {"pima": 14, "sonar": 20}
 class Plan(NamedTuple):
     """What is run, and the number of likelihood evaluations that the choice took."""
 
-    path: QPath
-    schedule: AbstractSchedule
-    kernel: AbstractKernel[Any]
+    recipe: Recipe
     num_particles: int
     spent: int = 0
 
@@ -63,14 +60,14 @@ def _protocol(settings: Settings, seed: int) -> Plan:
     """The protocol of the paper: a given q, its schedule, and random-walk moves."""
     schedule = schedule_of(settings["schedule"], settings["num_distributions"])
     path = q_path(*_problem(settings["dataset"]), settings["delta"])
-    return Plan(path, schedule, RandomWalk(settings["moves"]), settings["num_particles"])
+    return Plan(Recipe(path, schedule, RandomWalk(settings["moves"])), settings["num_particles"])
 
 
 def _by_ess(settings: Settings, seed: int) -> Plan:
     """The protocol of the paper with q by its ESS heuristic, from as many draws of the prior as there are particles."""
-    plan = _protocol(settings, seed)
-    delta = _ess_delta(settings["dataset"], plan.schedule, plan.num_particles, seed)
-    return plan._replace(path=q_path(*_problem(settings["dataset"]), delta), spent=plan.num_particles)
+    (_, schedule, kernel), num, _ = _protocol(settings, seed)
+    delta = _ess_delta(settings["dataset"], schedule, num, seed)
+    return Plan(Recipe(q_path(*_problem(settings["dataset"]), delta), schedule, kernel), num, spent=num)
 
 
 def _by_tuning(settings: Settings, seed: int) -> Plan:
@@ -82,8 +79,7 @@ def _by_tuning(settings: Settings, seed: int) -> Plan:
     linear = settings["schedule"] == "linear"
     num_steps = settings["num_distributions"] - 1 if linear else _ADAPTIVE_STEPS[settings["dataset"]]
     evaluations = settings["num_particles"] * (1 + num_steps * settings["moves"])
-    path, schedule, kernel = tuned
-    return Plan(path, schedule, kernel, evaluations // tuned.cost_per_particle.total, tuned.num_evaluations.total)
+    return Plan(tuned, evaluations // tuned.cost_per_particle.total, tuned.num_evaluations.total)
 
 
 @functools.cache

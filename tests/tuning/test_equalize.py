@@ -31,7 +31,7 @@ def test_length_of_a_step_is_the_standard_deviation_of_a_short_one(key):
 
 @pytest.mark.parametrize("start", [qp.LinearSchedule(12), 12])
 def test_betas_are_geometric_in_the_precision(key, start):
-    found = qp.equalise(PATH, key=key, schedule=start, kernel=qp.HMC(1, 3), num_particles=500)
+    found = qp.equalize(PATH, key=key, schedule=start, kernel=qp.HMC(1, 3), num_particles=500)
     steps = np.diff(np.log(precision(np.asarray(found.schedule.betas))))
     np.testing.assert_allclose(steps, steps.mean(), rtol=0.3)
     linear = np.diff(np.log(precision(np.linspace(0, 1, 12))))
@@ -42,9 +42,9 @@ def test_betas_are_geometric_in_the_precision(key, start):
     np.testing.assert_allclose(found.barrier, expected, rtol=0.2)
 
 
-def test_exact_draws_of_the_target_equalise_the_discrepancy(key):
+def test_exact_draws_of_the_target_equalize_the_discrepancy(key):
     draws = jax.vmap(TARGET.sample)(jax.random.split(key, 400))
-    found = qp.equalise(
+    found = qp.equalize(
         PATH, key=key, schedule=6, kernel=qp.HMC(1, 3), num_particles=400, target_samples=draws, num_rounds=4
     )
     steps = np.diff(np.log(precision(np.asarray(found.schedule.betas))))
@@ -52,7 +52,7 @@ def test_exact_draws_of_the_target_equalise_the_discrepancy(key):
 
 
 def test_number_of_distributions_for_an_accuracy():
-    found = qp.tuning.Equalised(qp.FixedSchedule([0.0, 1.0]), 2.0, 1)
+    found = qp.tuning.Equalized(qp.FixedSchedule([0.0, 1.0]), 2.0, 1)
     assert found.num_for(0.1) == 21
     assert found.num_for(100.0) == 2
     with pytest.raises(ValueError, match="must be positive"):
@@ -61,7 +61,7 @@ def test_number_of_distributions_for_an_accuracy():
 
 def test_at_least_one_round(key):
     with pytest.raises(ValueError, match="`num_rounds` must be at least 1, got 0"):
-        qp.equalise(PATH, key=key, num_rounds=0)
+        qp.equalize(PATH, key=key, num_rounds=0)
 
 
 def test_respace_changes_the_number_and_survives_empty_steps():

@@ -20,7 +20,7 @@ _SETTLED = 0.25
 """Betas that move by less than this share of a step have settled."""
 
 
-class Equalised(NamedTuple):
+class Equalized(NamedTuple):
     """A schedule of equal steps, the length of the path along it, and how often it was re-spaced."""
 
     schedule: FixedSchedule
@@ -39,7 +39,7 @@ class Equalised(NamedTuple):
         return 1 + max(1, math.ceil(self.barrier**2 / (2 * divergence)))
 
 
-def equalise(
+def equalize(
     path: AbstractPath[Any],
     *,
     key: PRNGKey,
@@ -48,7 +48,7 @@ def equalise(
     num_particles: int = 1000,
     num_rounds: int = 5,
     target_samples: Point | None = None,
-) -> Equalised:
+) -> Equalized:
     """Re-space the betas of a path so that every step costs the same.
 
     A pilot run of SMC measures the length of each step (`stats["length"]`: for short steps the standard deviation of
@@ -78,7 +78,7 @@ def equalise(
         # An adaptive run is only a first look, and so is a round without the reverse chains that are to decide.
         if done > 1 and _change(old, betas) < _SETTLED:
             break
-    return Equalised(FixedSchedule(betas), float(total[-1]), done)
+    return Equalized(FixedSchedule(betas), float(total[-1]), done)
 
 
 def _number_and_start(schedule: AbstractSchedule | int | None) -> tuple[int | None, AbstractSchedule]:
