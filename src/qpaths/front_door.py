@@ -228,7 +228,7 @@ def _run(
     left = _finite(limits.budget) - tuned.num_evaluations.cost - 2 * _num_balanced(limits)
     # A call that goes on makes batches of the size that is there.
     num_particles = _particles(tuned, left) if islands is None else islands.log_weights.shape[1]
-    each = SMC(num_particles, tuned.schedule, tuned.kernel).count(tuned.schedule.betas.size - 1)
+    each = SMC(num_particles, tuned.schedule, tuned.kernel, moves_last=False).count(tuned.schedule.betas.size - 1)
     batch = NumEvaluations(*(NUM_ISLANDS * num for num in each))
     while True:
         spent = tuned.num_evaluations + NumEvaluations(*(num_batches * num for num in batch))

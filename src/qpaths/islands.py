@@ -166,7 +166,7 @@ def run_islands(
     path: AbstractPath[Any], schedule: FixedSchedule, kernel: FrozenKernel, num_particles: int, *, stream: Any
 ) -> Islands:
     """`NUM_ISLANDS` independent runs of SMC."""
-    algorithm = SMC(num_particles, schedule, kernel)
+    algorithm = SMC(num_particles, schedule, kernel, moves_last=False)
     return stack([_run_island(algorithm, path, one) for one in stream.split(NUM_ISLANDS)])
 
 

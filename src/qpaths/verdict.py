@@ -29,7 +29,7 @@ def findings(islands: Islands, tuned: Tuned, scores: Balance) -> list[Finding]:
         )
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
-    worst = int(np.argmin(acceptance))
+    worst = int(np.argmin(np.nan_to_num(acceptance, nan=1.0)))  # nothing moves at the last beta
     if acceptance[worst] < (0.4 if tuned.kernel.with_slopes else 0.1):
         what = f"moves are rarely accepted ({acceptance[worst]:.0%} at beta = {betas[worst]:.3g})"
         found.append(Finding(what, "the scales of the target may differ from place to place; give it other parameters"))

@@ -29,7 +29,8 @@ class SMC(eqx.Module):
     With `cross_fit` the kernel that moves one half of the particles is fitted to the other half: fitted to the
     particles that it moves, it biases the evidence by about the number of its parameters over that of the particles (an
     odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
-    it to all particles, as most published runs do.
+    it to all particles, as most published runs do. Without `moves_last` a run on the host resamples at beta = 1 and
+    stops there: its samples repeat, and the evidence is the same for less.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -40,6 +41,7 @@ class SMC(eqx.Module):
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=True)
+    moves_last: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
@@ -69,7 +71,9 @@ class SMC(eqx.Module):
 
     @property
     def population(self) -> Population:
-        return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit)
+        return Population(
+            self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit, self.moves_last
+        )
 
     def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
@@ -100,7 +104,8 @@ class SMC(eqx.Module):
     def count(self, num_steps: int) -> NumEvaluations:
         """Evaluations after some steps."""
         num_fits = self.population.num_fits(self.kernel, self.num_particles)
-        return count(self.kernel, self.num_particles, num_steps, num_fits=num_fits, chain_length=self.chain_length)
+        num_moved = num_steps if self.moves_last else num_steps - 1
+        return count(self.kernel, self.num_particles, num_moved, num_fits=num_fits, chain_length=self.chain_length)
 
 
 @quiet()

@@ -76,8 +76,11 @@ class Annealing(Module):
         weighted = population.reweight(state, new_beta, increments)
         ess = xp.exp(log_ess(weighted.log_weights))
         resampled, split = population.resample(weighted, resample_stream, ess)
-        params = population.fit(evaluator, kernel, weighted, split, fit_stream)
-        state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
+        if population.moves_last or xp is not np or new_beta < 1:
+            params = population.fit(evaluator, kernel, weighted, split, fit_stream)
+            state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
+        else:
+            params, state, acceptance = resampled.params, resampled, xp.asarray(xp.nan)
         before = evaluator.derivative(state.beta, resampled.particles.features)
         after, curvature = evaluator.derivatives(state.beta, state.particles.features)
         moments = moments_from(after, curvature, state.log_weights)

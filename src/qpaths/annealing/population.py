@@ -73,6 +73,9 @@ class Population(Module):
     With `cross_fit` the kernel that moves one half of the particles is fitted to the other: a particle that steers its
     own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
     number of particles is fitted as a whole.
+
+    Without `moves_last` particles on the host stay where they are at beta = 1: moves there cost as much as at any other
+    beta, and the evidence does not depend on them.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")
@@ -80,6 +83,7 @@ class Population(Module):
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=False)
+    moves_last: bool = eqx.field(static=True, default=True)
 
     def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
         """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""

@@ -16,24 +16,22 @@ from ..kernels import HMC, AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
+from .candidates import choose_start, describe
 from .chains import FIRST_ACCEPTANCE, Problems, Search, Settings, num_pilot_gradients, rough_settings, tune_chains
 from .choose import compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
-from .reference import Reference, fit_reference, share_outside
 
 _PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
-_PROBES, _MOST_OUTSIDE = 128, 0.25
-"""Draws from a fitted reference, and the share of them that may lie where the target has no mass."""
+_ONE_STEP = 0.8
+"""Length of a path below which weights alone, an effective sample size of a half, are better than moves."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 _SEEDS, _FEWEST = 2, 32
 """Runs of each candidate in a round of the comparison, and the fewest particles worth running."""
-_BASE_SHARE = 0.05
-"""Of the base in a fitted reference."""
 
 
 class Tuned(eqx.Module):
@@ -58,7 +56,7 @@ class Tuned(eqx.Module):
     def cost_per_particle(self) -> int:
         """Evaluations of one particle of a run with these settings, a gradient counted as two."""
         each = self.kernel.evaluations.values + 2 * self.kernel.evaluations.gradients
-        steps = self.schedule.betas.shape[0] - 1
+        steps = self.schedule.betas.shape[0] - 2  # nothing moves at the last beta
         return (2 if self.kernel.with_slopes else 1) + steps * self.kernel.num_steps * each
 
 
@@ -123,23 +121,26 @@ def _tune_population(
     allowance = _Allowance(int(_PILOT_SHARE * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
     keys = stream.split(3)
-    max_cost = float(allowance.left) * (0.75 if reference else 1.0)
-    first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=max_cost)
-    allowance.spend(first)
-    notes, warnings, pilot = [], [], first
-    if not first.reached:
+    notes, warnings = [], []
+    if reference:
+        choice = choose_start(path, kernel, num_particles, keys[0], float(allowance.left))
+        path, pilot = choice.path, choice.pilot
+        allowance.spend_all(choice.num_evaluations)
+        notes.append(describe(choice))
+    else:
+        pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=keys[0], max_cost=float(allowance.left))
+        allowance.spend(pilot)
+    if not pilot.reached:
         warnings.append(
-            f"the pilot did not come from the base to the target in {first.result.num_evaluations.cost:,} evaluations"
+            f"the pilot did not come from the base to the target in {pilot.result.num_evaluations.cost:,} evaluations"
         )
-    elif reference:
-        path, pilot, note = _with_reference(path, first, kernel, num_particles, keys[1], allowance)
-        notes.append(note)
-    if first.reached and pilot.barrier > _LONG:
+    if pilot.reached and pilot.barrier > _LONG:
         path, pilot, note = _with_best_q(path, pilot, kernel, keys[2], allowance)
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        betas = respace(betas, pilot.lengths, 1 + max(1, math.ceil(pilot.barrier / _STEP_LENGTH)))
+        num_steps = 1 if pilot.barrier < _ONE_STEP else math.ceil(pilot.barrier / _STEP_LENGTH)
+        betas = respace(betas, pilot.lengths, 1 + num_steps)
     notes.append(f"{betas.size} distributions at equal distances on a path of length {pilot.barrier:.2f}")
     return Tuned(
         path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), tuple(warnings), allowance.spent
@@ -221,11 +222,6 @@ class Chosen(eqx.Module):
         return with_delta(self.path_of(problem), self.delta)
 
 
-def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
-    """The same path from another base."""
-    return eqx.tree_at(lambda p: p.base, path, base)
-
-
 def _delta_of(path: AbstractPath[Any]) -> Any:
     return getattr(path, "delta", 0.0)
 
@@ -240,78 +236,18 @@ class _Allowance:
     def spend(self, pilot: Pilot) -> None:
         self._add(pilot.result.num_evaluations)
 
+    def spend_all(self, num: NumEvaluations) -> None:
+        self._add(num)
+
     def spend_cost(self, cost: int, kernel: AbstractKernel[Any]) -> None:
         """Evaluations that were not counted one by one, of the kind that the kernel makes."""
         self._add(
             NumEvaluations(0, 0, cost // 2, cost // 2) if kernel.with_slopes else NumEvaluations(cost, cost, 0, 0)
         )
 
-    def spend_values(self, num: int) -> None:
-        """Evaluations of the target alone."""
-        self._add(NumEvaluations(0, num, 0, 0))
-
     def _add(self, num: NumEvaluations) -> None:
         self.spent += num
         self.left -= num.cost
-
-
-def _with_reference(
-    path: AbstractPath[Any],
-    first: Pilot,
-    kernel: AbstractKernel[Any],
-    num_particles: int,
-    stream: Any,
-    allowance: _Allowance,
-) -> tuple[AbstractPath[Any], Pilot, str]:
-    """The path from a fitted reference and its pilot, or what was given; and why."""
-    fitted, refusal = fit_reference(*first.draws)
-    if fitted is None:
-        return path, first, f"annealed from the base: {refusal}, so none was fitted to them"
-    evaluator = first.annealing.evaluator
-    base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
-    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1000))  # far from the streams of the pilot
-    allowance.spend_values(_PROBES)
-    if outside > _MOST_OUTSIDE:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: the target ends at a hard bound, beyond which lie {outside:.0%} of the draws "
-                f"from a distribution fitted to it"
-            ),
-        )
-    shorter = from_base(path, base)
-    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=float(allowance.left))
-    allowance.spend(second)
-    if not second.reached or second.barrier > 0.7 * first.barrier:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: the path from a distribution fitted to the target is no shorter "
-                f"({second.barrier:.1f} against {first.barrier:.1f})"
-            ),
-        )
-    loss = float(first.result.log_evidence - second.result.log_evidence)
-    error = math.hypot(float(first.result.log_evidence_se), float(second.result.log_evidence_se))
-    if loss > 3 * error:
-        return (
-            path,
-            first,
-            (
-                f"annealed from the base: a distribution fitted to the target finds less mass than the base "
-                f"({loss:.2f} +- {error:.2f} nats)"
-            ),
-        )
-    return (
-        shorter,
-        second,
-        (
-            f"annealed from a Student-t distribution fitted to a pilot's particles ({float(fitted.df):.0f} degrees of "
-            f"freedom, {_BASE_SHARE:.0%} of the base mixed in), from which the path has length {second.barrier:.2f} "
-            f"and not {first.barrier:.1f}"
-        ),
-    )
 
 
 def _with_best_q(
