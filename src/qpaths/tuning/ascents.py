@@ -11,15 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import logsumexp, one_thread, quiet, softmax
+from ..arrays import one_thread, quiet, softmax
 from ..evaluation import AbstractEvaluator
 from .climb import Climbed, End, Scale, Starts, climb
 from .maps import Component
 from .refusals import Refusal
 
-NUM_STARTS = (16, 64, 256)
+NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""
-_NUM_DRAWN = 256
+_MOST_NUMBERS = 60_000
+"""Starts times dimensions, beyond the first attempt."""
 _MAX_ROUNDS, _MAX_CURVATURES = 80, 4
 _GAIN = 1e-5
 _SAME = 0.3
@@ -28,6 +29,8 @@ _NEAR = 0.03
 """Distance of two points, in the same scale, between which curvature does not change."""
 _UNSEEN = 0.1
 """Share of the ascents whose modes no other found (of all starts, it estimates the share that leads to unseen ones)."""
+_LOST = 0.25
+"""Share of the ascents from draws of the target that may lead to no optimum."""
 _FLATTEST = 1e-4
 """Curvature, in units of the base's spread, below which a target is flat."""
 _SMALLEST_SHARE = 1e-3
@@ -73,25 +76,37 @@ def _component(mode: Mode) -> Component:
 def find_modes(evaluator: AbstractEvaluator, stream: Any, max_gradients: int) -> Ascents:
     """Climb the target from draws of the base, and look at the curvature where the ascents end."""
     search = _Search(evaluator, max_gradients)
-    drawn = np.asarray(evaluator.draw(stream, _NUM_DRAWN), float)
+    drawn = np.asarray(evaluator.draw(stream, NUM_STARTS[-1]), float)
     with one_thread(), quiet():
         low, high = np.quantile(drawn, [0.25, 0.75], axis=0)
         spread = np.maximum((high - low) / 1.35, 1e-8 * np.maximum(1.0, np.abs(low) + np.abs(high)))
         return search.run(drawn, spread)
 
 
-def unknown_modes(evaluator: AbstractEvaluator, modes: tuple[Mode, ...], starts: Starts) -> tuple[int, int]:
-    """How many ascents from `starts` end far from all the modes, and the number of gradients that they took."""
-    search = _Search(evaluator, 0)
+def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts, max_gradients: int) -> Ascents:
+    """The modes that ascents from draws of the target lead to, beside the known ones.
+
+    Such draws fall into the modes by mass. So if none of n leads to an unknown mode, unknown ones have about `1 / n` of
+    the mass. They are refused where many ascents lead to no optimum, or where nearly each leads to another one.
+    """
+    search = _Search(evaluator, max_gradients)
+    spread = np.maximum(np.std(draws, axis=0), 1e-12)
     with one_thread(), quiet():
-        scale = _root_of_inverse(modes[0].precision, np.ones(starts.shape[1]))
-        climbed = search._climb(np.asarray(starts, float), scale)
-        apart = []
-        for mode in modes:
-            away = climbed.position - mode.position
-            apart.append(np.mean((away @ mode.precision) * away, axis=1))
-        far = np.sqrt(np.min(apart, axis=0)) > _SAME
-    return int(np.sum(far & (climbed.end == End.CONVERGED))), search.num_gradients
+        scale = _root_of_inverse(known.modes[0].precision, spread)
+        climbed = search._climb(np.asarray(draws, float), scale)
+        at_top = climbed.end == End.CONVERGED
+        away = [climbed.position - mode.position for mode in known.modes]
+        apart = [np.mean((one @ mode.precision) * one, axis=1) for one, mode in zip(away, known.modes, strict=True)]
+        new = at_top & (np.sqrt(np.min(apart, axis=0)) > _SAME)
+        if np.mean(at_top) < 1 - _LOST:
+            return Ascents((), Refusal.NECK, search.num_gradients)
+        found, counts = _distinct(climbed._replace(end=np.where(new, End.CONVERGED, End.FAILED)), scale)
+        if np.sum(counts == 1) > _UNSEEN * len(draws):
+            return Ascents((), Refusal.MANY_MODES, search.num_gradients)
+        more = search._with_curvature(climbed, found, spread, max(mode.value for mode in known.modes))
+    if more.refusal is not None:
+        return more
+    return Ascents(known.modes + more.modes, None, more.num_gradients)
 
 
 class _Search:
@@ -102,7 +117,7 @@ class _Search:
         """The last point at which curvature was computed, and that curvature."""
 
     def run(self, drawn: Starts, spread: Float[np.ndarray, " d"]) -> Ascents:
-        most = [num for num in NUM_STARTS if num == NUM_STARTS[0] or num * drawn.shape[1] < 20_000]
+        most = [num for num in NUM_STARTS if num == NUM_STARTS[0] or num * drawn.shape[1] < _MOST_NUMBERS]
         scale: Scale = spread
         done = 0
         tops: list[Climbed] = []
@@ -113,11 +128,12 @@ class _Search:
             tops.append(climbed)
             done = num
             chosen, counts = _distinct(_joined(tops), scale)
-            if np.sum(counts == 1) <= _UNSEEN * counts.sum() or len(chosen) == 1:
-                return self._with_curvature(_joined(tops), chosen, scale, spread)
-            if self.num_gradients * 4 > self.max_gradients:
+            num_alone = int(np.sum(counts == 1))
+            if num_alone == 0 or len(chosen) == 1 or self.num_gradients * 4 > self.max_gradients:
                 break
-        return Ascents((), Refusal.MANY_MODES, self.num_gradients)
+        if len(chosen) > 1 and num_alone > _UNSEEN * counts.sum():
+            return Ascents((), Refusal.MANY_MODES, self.num_gradients)
+        return self._with_curvature(_joined(tops), chosen, spread)
 
     def _converge(self, starts: Starts, scale: Scale, spread: Any) -> tuple[Climbed, Scale, Refusal | None]:
         """Climb, look at the curvature of the best, and climb on in its coordinates until nothing more is gained."""
@@ -181,17 +197,19 @@ class _Search:
         precision = (behind - ahead) / (2 * step[:, None])
         return 0.5 * (precision + precision.T)
 
-    def _with_curvature(self, tops: Climbed, chosen: list[int], scale: Scale, spread: Any) -> Ascents:
-        modes = []
+    def _with_curvature(self, tops: Climbed, chosen: list[int], spread: Any, highest: float = -np.inf) -> Ascents:
+        """The chosen ends with their curvature. Flat ones are left out, unless they are above all others."""
+        modes, flattest = [], -np.inf
         for i in chosen:
             precision = self._precision(tops.position[i], spread)
             if not np.isfinite(precision).all():
                 return Ascents((), Refusal.HARD_BOUND, self.num_gradients)
-            if not _is_curved(precision, spread):
-                if i == chosen[0]:
-                    return Ascents((), Refusal.FLAT, self.num_gradients)
-                continue
-            modes.append(Mode(tops.position[i], float(tops.value[i]), precision))
+            if _is_curved(precision, spread):
+                modes.append(Mode(tops.position[i], float(tops.value[i]), precision))
+            else:
+                flattest = max(flattest, float(tops.value[i]))
+        if flattest > max([highest, *(mode.value for mode in modes)]):
+            return Ascents((), Refusal.FLAT, self.num_gradients)
         return Ascents(tuple(modes), None, self.num_gradients)
 
 
@@ -248,8 +266,3 @@ def _root_of_inverse(precision: Float[np.ndarray, "d d"], spread: Float[np.ndarr
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(scaled)
         return spread[:, None] * (vectors / np.sqrt(np.maximum(np.abs(values), 1.0)))
-
-
-def log_mass(modes: tuple[Mode, ...]) -> float:
-    """Of all modes together, by Laplace's approximation."""
-    return float(logsumexp(np.array([mode.log_mass for mode in modes])))

@@ -17,8 +17,10 @@ from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule
-from .ascents import Ascents, find_modes, unknown_modes
+from .ascents import Ascents, find_modes, with_more_modes
+from .coordinates import MappedEvaluator
 from .curves import fit_map
+from .fitting import Fit, fit_in_noise
 from .maps import Component
 from .pilot import Pilot, run_pilot
 from .reference import Reference, share_outside
@@ -30,7 +32,13 @@ _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
 _SHORT = 0.7
 """Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
-_ROUNDS = 5
+_ROUNDS = 6
+_LONGEST, _SETTLED = 1.1, 0.85
+"""Share of the length of the path before: above the first a round is dropped, above the second it is the last."""
+_GROWTH, _MOST_PARTICLES = 3, 4096
+"""By how much the particles grow from round to round, and how many they may become."""
+_MOST_SHIFTED, _WIDEST = 4.0, 5.0
+"""Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 """Of the short run from the base that looks for modes which ascents have missed: particles, and share of what pilots
 may cost."""
@@ -38,6 +46,9 @@ _FARTHEST = 150.0
 """Nats from the base to the target beyond which such a run would not arrive."""
 _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
+
+
+_Found = tuple[AbstractPath[Any], Pilot]
 
 
 class Source(enum.Enum):
@@ -118,7 +129,7 @@ class _Search:
         path, pilot = self._refined(*found)
         return Choice(path, pilot, tuple(self.attempts), self.check, self.spent)
 
-    def _by_ascents(self) -> tuple[AbstractPath[Any], Pilot] | None:
+    def _by_ascents(self) -> _Found | None:
         """The path from the modes that ascents find, where its pilot arrives and nothing contradicts it."""
         if not self.kernel.with_slopes:
             self.attempts.append(Attempt(Source.ASCENTS, Refusal.NO_GRADIENT))
@@ -129,65 +140,93 @@ class _Search:
             self.attempts.append(Attempt(Source.ASCENTS, ascents.refusal))
             return None
         found = self._try(Source.ASCENTS, *ascents.components)
-        if found is None or not self._confirmed(found[1], ascents):
+        return None if found is None else self._checked(found, ascents)
+
+    def _checked(self, found: _Found, ascents: Ascents) -> _Found | None:
+        """What ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
+        if self._distance(found[1]) > _FARTHEST:
+            self.check = Check.TOO_FAR
+            return found
+        num = _CHECK_PARTICLES if len(ascents.modes) == 1 else self.num_particles
+        first = self._pilot(self.path, num, (_CHECK_SHARE if num == _CHECK_PARTICLES else 0.5) * self.max_cost)
+        if not first.reached:
+            self.check = Check.NOT_REACHED
+            return found
+        more = with_more_modes(self.evaluator, ascents, first.draws[0], int(self.left / 4))
+        self._spend_gradients(more.num_gradients)
+        if more.refusal is not None:
+            self._refuse(more.refusal)
             return None
+        if len(more.modes) > len(ascents.modes):
+            self._refuse(Refusal.MISSED_MODES)
+            completed = self._try(Source.ASCENTS, *more.components)
+            if completed is None:
+                return None
+            found = completed
+        refusal = _less_mass(first, found[1])
+        if refusal is not None:
+            self._refuse(refusal)
+            return None
+        self.check = Check.CONFIRMED
         return found
 
-    def _confirmed(self, pilot: Pilot, ascents: Ascents) -> bool:
-        """Whether a short run from the base finds neither more mass nor another mode."""
+    def _refuse(self, refusal: Refusal) -> None:
+        """Take back the last candidate."""
+        self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
+
+    def _distance(self, pilot: Pilot) -> float:
+        """Nats from the base to the target: the divergence of the base from the draws of a pilot."""
         positions, _ = pilot.draws
         values = self.evaluator.values(positions)
         self._spend_values(len(positions))
-        distance = pilot.mass[0] * -1 + float(np.mean(values.log_target - values.log_base))
-        if distance > _FARTHEST:
-            self.check = Check.TOO_FAR
-            return True
-        first = self._pilot(self.path, _CHECK_PARTICLES, _CHECK_SHARE * self.max_cost)
-        if not first.reached:
-            self.check = Check.NOT_REACHED
-            return True
-        unknown, num = unknown_modes(self.evaluator, ascents.modes, first.draws[0][:: _CHECK_PARTICLES // 16])
-        self._spend_gradients(num)
-        refusal = Refusal.NECK if unknown else _less_mass(first, pilot)
-        if refusal is not None:
-            self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
-            return False
-        self.check = Check.CONFIRMED
-        return True
+        return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
 
-    def _by_pilot(self) -> tuple[AbstractPath[Any], Pilot]:
+    def _by_pilot(self) -> _Found:
         first = self._pilot(self.path, self.num_particles, 0.75 * self.left)
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
 
-    def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> tuple[AbstractPath[Any], Pilot]:
-        """Fit to the last draws and run again, until the path stops getting shorter."""
+    def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
+        """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
         for _ in range(_ROUNDS):
-            if not pilot.reached or not self.path.is_pointwise:
+            source = Source.REFINED if isinstance(path.base, Reference) else Source.PILOT
+            if not self._is_worth_it(path, pilot):
                 break
-            base, source = path.base, Source.PILOT
-            if isinstance(base, Reference):
-                source = Source.REFINED
-                if pilot.barrier < _SHORT or len(base.components) > 1:
-                    break
-            fit = fit_map(*pilot.draws)
+            fit = self._fit(path, pilot)
             if fit.fitted is None:
                 self.attempts.append(Attempt(source, fit.refusal))
-                break
-            if self.left < 1.2 * pilot.result.num_evaluations.cost * (0.5 if source is Source.PILOT else 1.0):
                 break
             found = self._try(source, (fit.fitted,), np.ones(1), pilot)
             if found is None:
                 break
-            settled = pilot.barrier - found[1].barrier < 0.15 * pilot.barrier
+            settled = found[1].barrier > _SETTLED * pilot.barrier and _less_mass(found[1], pilot) is None
             path, pilot = found
             if settled:
                 break
         return path, pilot
 
+    def _is_worth_it(self, path: AbstractPath[Any], pilot: Pilot) -> bool:
+        """Whether another round may help, and can be paid for."""
+        base = path.base
+        if not pilot.reached or not path.is_pointwise:
+            return False
+        if isinstance(base, Reference) and (pilot.barrier < _SHORT or len(base.components) > 1):
+            return False
+        return self.left > 1.2 * pilot.result.num_evaluations.cost * (1.0 if isinstance(base, Reference) else 0.5)
+
+    def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
+        """To the draws of a pilot; where they are few for the dimension, one scale for each coordinate of its map."""
+        fit = fit_map(*pilot.draws)
+        base, particles = path.base, pilot.state.particles
+        is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].map.is_linear
+        if fit.refusal is not Refusal.TOO_FEW or not is_linear or particles.slopes is None:
+            return fit
+        scores = pilot.annealing.evaluator.score(1.0, particles)
+        return fit_in_noise(base.components[0], particles.position, scores)  # type: ignore[attr-defined]
+
     def _try(
         self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None
-    ) -> tuple[AbstractPath[Any], Pilot] | None:
+    ) -> _Found | None:
         """The path from a reference and its pilot, unless it is refused; either is recorded."""
         reference = Reference(
             components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, _can_map(self.kernel)
@@ -199,13 +238,24 @@ class _Search:
             self.attempts.append(Attempt(source, Refusal.HARD_BOUND, **facts))  # type: ignore[arg-type]
             return None
         path = from_base(self.path, reference)
-        pilot = self._pilot(path, self.num_particles, self.left)
-        refusal = Refusal.NOT_REACHED if not pilot.reached else None
-        if before is not None and refusal is None:
-            longer = pilot.barrier > (_SHORT if source is Source.PILOT else 1.0) * before.barrier
-            refusal = _less_mass(before, pilot) or (Refusal.LONGER if longer else None)
+        pilot = self._pilot(path, self._num_particles(before), self.left)
+        refusal = _neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
+        if not pilot.reached:
+            refusal = Refusal.NOT_REACHED
+        elif before is not None:
+            longer = pilot.barrier > (_SHORT if source is Source.PILOT else _LONGEST) * before.barrier
+            found_more = _less_mass(pilot, before) is not None
+            refusal = _less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
         self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
         return (path, pilot) if refusal is None else None
+
+    def _num_particles(self, before: Pilot | None) -> int:
+        """More in each round, as far as a third of what is left allows."""
+        if before is None:
+            return self.num_particles
+        num = before.state.log_weights.shape[0]
+        affordable = int(self.left / 3 / (before.result.num_evaluations.cost / num))
+        return int(np.clip(affordable, num, min(_GROWTH * num, _MOST_PARTICLES)))
 
     def _pilot(self, path: AbstractPath[Any], num_particles: int, max_cost: float) -> Pilot:
         kernel = self.kernel
@@ -230,6 +280,15 @@ class _Search:
 def _can_map(kernel: AbstractKernel[Any]) -> bool:
     """Whether the kernel moves particles in the coordinates of the evaluator alone."""
     return isinstance(kernel, HMC | MALA | RandomWalk)
+
+
+def _neck(pilot: Pilot) -> Refusal | None:
+    """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
+    if not isinstance(pilot.annealing.evaluator, MappedEvaluator):
+        return None
+    noise = np.asarray(pilot.state.particles.position)
+    far = np.abs(np.median(noise, axis=0)).max() > _MOST_SHIFTED or np.std(noise, axis=0).max() > _WIDEST
+    return Refusal.NECK if far else None
 
 
 def _less_mass(before: Pilot, after: Pilot) -> Refusal | None:

@@ -23,6 +23,8 @@ _MEMORY = 10
 _ENOUGH = 1e-4
 """Share of the expected gain that a step must make (Armijo)."""
 _MOST_HALVINGS = 25
+_MOST_OUTSIDE = 20
+"""Trial steps into `-inf` after which an ascent is at a hard bound."""
 _FARTHEST = 1e5
 """Units of scale from the start at which an ascent is on its way to infinity."""
 
@@ -92,7 +94,7 @@ def climb(function: Gradient, starts: Starts, scale: Scale, max_rounds: int, gai
     """Ascents from all starts until the next step would gain less than `gain` nats, in at most `max_rounds` rounds.
 
     `scale`, a vector or a square root of the inverse curvature, makes the coordinates in which steps are taken. A start
-    whose value or gradient is not finite fails. A line search that only meets `-inf` ends at a hard bound.
+    whose value or gradient is not finite fails. An ascent that keeps meeting `-inf` ends at a hard bound.
     """
     ascent = _Ascent(function, starts, scale, gain)
     for _ in range(max_rounds):
@@ -113,9 +115,9 @@ class _Ascent:
         self.end = np.where(finite, End.UNDER_WAY, End.FAILED)
         self.history = _History(*starts.shape)
         self.num_halvings = np.zeros(len(starts), int)
-        self.only_outside = np.ones(len(starts), bool)
+        self.num_outside = np.zeros(len(starts), int)
         self.step, self.slope = np.zeros_like(starts), np.zeros(len(starts))
-        self.size = np.ones(len(starts))
+        self.size, self.reach = np.ones(len(starts)), np.ones(len(starts))
         self._aim(np.flatnonzero(finite))
 
     def round(self, rows: Int[np.ndarray, " k"]) -> None:
@@ -134,7 +136,7 @@ class _Ascent:
         risen = value[good] - self.value[rows]
         change = _backward(self.scale, self.gradient[rows] - gradient[good])
         self.position[rows], self.value[rows], self.gradient[rows] = ahead[good], value[good], gradient[good]
-        self.num_halvings[rows], self.only_outside[rows] = 0, True
+        self.num_halvings[rows] = 0
         self.history.add(rows, move, change)
         self._aim(rows)
         self._finish(rows, risen)
@@ -146,14 +148,16 @@ class _Ascent:
         return bool(finite.size) and bool((finite == finite.astype(np.float32)).all())
 
     def _aim(self, rows: Int[np.ndarray, " k"]) -> None:
-        """New directions; along the gradient, a unit of the scale at most, where nothing is known of the curvature."""
+        """New directions; along the gradient, a unit of the scale at first, where nothing is known of the curvature."""
         slope = _backward(self.scale, self.gradient[rows])
         step = self.history.direction(rows, slope)
         expected = np.sum(step * slope, axis=1)
         blind = ~(expected > 0) | (self.history.inverse[0, rows] == 0)
         self.history.forget(np.isin(np.arange(len(self.end)), rows[blind]))
         length = np.sqrt(np.sum(slope**2, axis=1))
-        step[blind] = (slope / np.maximum(length, 1.0)[:, None])[blind]
+        step[blind] = (self.reach[rows] / np.maximum(length, 1.0))[blind, None] * slope[blind]
+        # On a slope that does not curve down steps double, so that infinity is seen in a few rounds.
+        self.reach[rows] = np.where(blind, 2 * self.reach[rows], 1.0)
         self.step[rows], self.size[rows] = step, 1.0
         self.slope[rows] = np.sum(step * slope, axis=1)
 
@@ -161,7 +165,7 @@ class _Ascent:
         """A shorter step: to the top of a parabola where the value is finite."""
         top = 0.5 * expected / np.maximum(self.value[rows] + expected - value, 1e-300)
         self.size[rows] *= np.where(np.isfinite(top) & np.isfinite(value), np.clip(top, 0.1, 0.5), 0.2)
-        self.only_outside[rows] &= value == -np.inf
+        self.num_outside[rows] += value == -np.inf
         self.num_halvings[rows] += 1
         stuck = rows[self.num_halvings[rows] > _MOST_HALVINGS]
         again = stuck[self.history.inverse[0, stuck] > 0]
@@ -170,7 +174,8 @@ class _Ascent:
         self._aim(again)
         over = np.setdiff1d(stuck, again)
         flat = 0.5 * self.slope[over] < 10 * self.gain
-        self.end[over] = np.where(flat, End.CONVERGED, np.where(self.only_outside[over], End.HARD_BOUND, End.FAILED))
+        self.end[over] = np.where(flat, End.CONVERGED, End.FAILED)
+        self.end[rows[self.num_outside[rows] > _MOST_OUTSIDE]] = End.HARD_BOUND
 
     def _finish(self, rows: Int[np.ndarray, " k"], risen: Values) -> None:
         """What is at the top, and what is too far away to come back."""

@@ -138,7 +138,7 @@ def _orders(v: HostRows) -> list[Int[np.ndarray, " d"]]:
     return list(kept.values())
 
 
-def _correlations(left: HostRows, right: HostRows) -> Matrix:
+def _correlations(left: Float[np.ndarray, "n a"], right: Float[np.ndarray, "n b"]) -> Float[np.ndarray, "a b"]:
     a, b = ((part - part.mean(axis=0)) / np.maximum(part.std(axis=0), 1e-300) for part in (left, right))
     return a.T @ b / len(left)
 

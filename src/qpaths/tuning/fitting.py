@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .maps import Component
+from ..arrays import quiet
+from .maps import Component, TriangularMap
 from .refusals import Refusal
 
 Matrix = Float[np.ndarray, "d d"]
@@ -57,6 +58,25 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
     if df <= _HEAVIEST:
         return Fit(None, Refusal.HEAVY_TAILS)
     return Fit(Component.linear(df, mean, matrix * (df - 2) / df), None)
+
+
+def fit_in_noise(component: Component, noise: HostRows, scores: HostRows) -> Fit:
+    """A linear component with another center, and another scale for each coordinate of its map.
+
+    In the coordinates z of the map, as `fit_reference` with diagonal matrices: the squared scale is the root of
+    `var(z) / var(score)`. For thousands of dimensions, in which draws are too few for more.
+    """
+    if not np.isfinite(scores).all():
+        return Fit(None, Refusal.TOO_FEW)
+    with quiet():
+        squared = np.std(noise, axis=0) / np.std(scores, axis=0)
+    if not (np.isfinite(squared) & (squared > 0)).all():
+        return Fit(None, Refusal.SUBSPACE)
+    center = np.mean(noise, axis=0) + squared * np.mean(scores, axis=0)
+    mean = component.map.to_points(center[None])[0][0]
+    df = max(_LIGHTEST, float(len(mean)))
+    scale = np.sqrt(squared * (df - 2) / df)
+    return Fit(Component(df, TriangularMap.linear(mean, component.map.factor * scale)), None)
 
 
 def _covariance(x: HostRows) -> Matrix:

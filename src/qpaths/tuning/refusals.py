@@ -16,6 +16,7 @@ class Refusal(enum.Enum):
     HARD_BOUND = "the target ends at a hard bound"
     FLAT = "the target is flat or a ridge at its optimum"
     NECK = "curvature at the optimum disagrees with the spread of the draws"
+    MISSED_MODES = "a run from the base found further modes"
     MANY_MODES = "nearly every ascent found a mode of its own"
     NOT_REACHED = "the pilot from it did not come to the target"
     LONGER = "the path from it is no shorter"
