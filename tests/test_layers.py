@@ -30,6 +30,7 @@ LAYERS = [
     ["tuning.coordinates", "tuning.fitting"],
     ["tuning.reference", "tuning.ascents", "tuning.curves"],
     ["tuning.pilot", "tuning.choose"],
+    ["tuning.choices"],
     ["tuning.candidates"],
     ["tuning.chains", "tuning.equalise"],
     ["tuning.tune"],

@@ -98,9 +98,9 @@ def test_draws_of_the_target_lead_to_a_mode_that_was_missed():
     found, evaluator = ascents(two_modes, 3, 4.0)
     one = found._replace(modes=found.modes[:1])
     draws = np.random.default_rng(3).normal(size=(20, 3)) * 0.3 + np.repeat([[6.0], [-6.0]], 10, axis=0)
-    more = with_more_modes(evaluator, one, draws, 10_000)
+    more = with_more_modes(evaluator, one, draws, by_mass=True)
     assert len(more.modes) == 2
-    assert len(with_more_modes(evaluator, found, draws, 10_000).modes) == 2
+    assert len(with_more_modes(evaluator, found, draws, by_mass=True).modes) == 2
 
 
 def improper(x):

@@ -2,12 +2,12 @@
 
 import jax.numpy as jnp
 import numpy as np
-import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.tuning.candidates import Check, Source, choose_start
+from qpaths.tuning.candidates import choose_start
+from qpaths.tuning.choices import Check, Source
 from qpaths.tuning.refusals import Refusal
 
 
@@ -53,16 +53,20 @@ def test_two_modes_become_two_components():
     assert abs(value) < 4 * error < 0.2
 
 
-@pytest.mark.parametrize("kernel", [qp.HMC(num_leapfrog=5), qp.RandomWalk(10)])
-def test_hard_bound_keeps_the_base(kernel):
+def test_without_gradients_nothing_climbs():
+    choice = choose(two_modes, 3, 3.0, kernel=qp.RandomWalk(10))
+    assert choice.attempts[0].refusal is Refusal.NO_GRADIENT
+
+
+def test_hard_bound_keeps_the_base():
     """A density that is highest at its end: neither ascents nor a fit reach beyond it."""
 
     def log_target(x):
         return jnp.where(x[0] > 0, norm.logpdf(x[0]) + norm.logpdf(x[1]) + jnp.log(2.0), -jnp.inf)
 
-    choice = choose(log_target, 2, kernel=kernel)
+    choice = choose(log_target, 2)
     assert choice.used.source is Source.BASE
-    assert choice.attempts[0].refusal is (Refusal.HARD_BOUND if kernel.with_slopes else Refusal.NO_GRADIENT)
+    assert choice.attempts[0].refusal is Refusal.HARD_BOUND
 
 
 def test_a_narrow_mode_that_ascents_overlook_is_found_from_the_base():

@@ -83,13 +83,13 @@ def find_modes(evaluator: AbstractEvaluator, stream: Any, max_gradients: int) ->
         return search.run(drawn, spread)
 
 
-def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts, max_gradients: int) -> Ascents:
-    """The modes that ascents from draws of the target lead to, beside the known ones.
+def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts, *, by_mass: bool) -> Ascents:
+    """The known modes, and those to which ascents from further points lead.
 
-    Such draws fall into the modes by mass. So if none of n leads to an unknown mode, unknown ones have about `1 / n` of
-    the mass. They are refused where many ascents lead to no optimum, or where nearly each leads to another one.
+    Draws of the target fall into the modes `by_mass`. So if none of n leads to an unknown mode, unknown ones have about
+    `1 / n` of the mass. Such draws are refused where many ascents lead to no optimum, or nearly each to another one.
     """
-    search = _Search(evaluator, max_gradients)
+    search = _Search(evaluator, 0)
     spread = np.maximum(np.std(draws, axis=0), 1e-12)
     with one_thread(), quiet():
         scale = _root_of_inverse(known.modes[0].precision, spread)
@@ -98,10 +98,10 @@ def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts,
         away = [climbed.position - mode.position for mode in known.modes]
         apart = [np.mean((one @ mode.precision) * one, axis=1) for one, mode in zip(away, known.modes, strict=True)]
         new = at_top & (np.sqrt(np.min(apart, axis=0)) > _SAME)
-        if np.mean(at_top) < 1 - _LOST:
+        if by_mass and np.mean(at_top) < 1 - _LOST:
             return Ascents((), Refusal.NECK, search.num_gradients)
         found, counts = _distinct(climbed._replace(end=np.where(new, End.CONVERGED, End.FAILED)), scale)
-        if np.sum(counts == 1) > _UNSEEN * len(draws):
+        if by_mass and np.sum(counts == 1) > _UNSEEN * len(draws):
             return Ascents((), Refusal.MANY_MODES, search.num_gradients)
         more = search._with_curvature(climbed, found, spread, max(mode.value for mode in known.modes))
     if more.refusal is not None:

@@ -5,19 +5,20 @@ mass than another one is wrong, however short its path. What was tried comes out
 """
 
 import dataclasses
-import enum
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
 
+from .._types import Rows
 from ..evaluation import evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule
 from .ascents import Ascents, find_modes, with_more_modes
+from .choices import BASE_SHARE, Attempt, Check, Choice, Source
 from .coordinates import MappedEvaluator
 from .curves import fit_map
 from .fitting import Fit, fit_in_noise
@@ -26,8 +27,6 @@ from .pilot import Pilot, run_pilot
 from .reference import Reference, share_outside
 from .refusals import Refusal
 
-BASE_SHARE = 0.05
-"""Of the base in a reference."""
 _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
 _SHORT = 0.7
@@ -44,54 +43,13 @@ _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 may cost."""
 _FARTHEST = 150.0
 """Nats from the base to the target beyond which such a run would not arrive."""
+_NUM_PROBED, _NUM_CLIMBED = 512, 16
+"""Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
 
 
 _Found = tuple[AbstractPath[Any], Pilot]
-
-
-class Source(enum.Enum):
-    """Where a candidate comes from."""
-
-    BASE = "the base"
-    PILOT = "a fit to the particles of a pilot"
-    ASCENTS = "ascents of the target"
-    REFINED = "a fit to the draws of a short run"
-
-
-class Attempt(NamedTuple):
-    """One candidate: what its pilot found, and why it is not used, if it is not."""
-
-    source: Source
-    refusal: Refusal | None
-    length: float = math.nan
-    log_evidence: float = math.nan
-    log_evidence_se: float = math.nan
-    num_modes: int = 1
-    is_curved: bool = False
-
-
-class Check(enum.Enum):
-    """Whether a run from the base confirmed the mass that a candidate from ascents found."""
-
-    CONFIRMED = "a short run from the base found no other mode"
-    NOT_REACHED = "a short run from the base did not come to the target"
-    TOO_FAR = "the base is too far away for a run from it to confirm the mass"
-
-
-class Choice(NamedTuple):
-    """The chosen path and its pilot, and how it came to it."""
-
-    path: AbstractPath[Any]
-    pilot: Pilot
-    attempts: tuple[Attempt, ...]
-    check: Check | None
-    num_evaluations: NumEvaluations
-
-    @property
-    def used(self) -> Attempt:
-        return next(attempt for attempt in reversed(self.attempts) if attempt.refusal is None)
 
 
 def choose_start(
@@ -140,7 +98,29 @@ class _Search:
             self.attempts.append(Attempt(Source.ASCENTS, ascents.refusal))
             return None
         found = self._try(Source.ASCENTS, *ascents.components)
+        if found is None:
+            return None
+        more = with_more_modes(self.evaluator, ascents, self._uncovered(*found), by_mass=False)
+        self._spend_gradients(more.num_gradients)
+        if len(more.modes) > len(ascents.modes):
+            self._refuse(Refusal.MISSED_MODES)
+            ascents, found = more, self._try(Source.ASCENTS, *more.components)
         return None if found is None else self._checked(found, ascents)
+
+    def _uncovered(self, path: AbstractPath[Any], pilot: Pilot) -> Rows:
+        """Points around the base and the components at which the target is highest, compared with the reference.
+
+        A narrow mode that no ascent met shows there: a single draw beside it has a weight of thousands.
+        """
+        reference: Any = path.base
+        far, near = self.stream.fold(101).split(2)
+        component = reference.components[0]
+        wide = component.map.center + 3 * (component.draw(near, _NUM_PROBED) - component.map.center)
+        positions = np.concatenate([np.asarray(self.evaluator.draw(far, _NUM_PROBED)), wide])
+        values = self.evaluator.values(positions)
+        self._spend_values(len(positions))
+        weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]
+        return positions[np.argsort(-np.nan_to_num(weights, nan=-np.inf))[:_NUM_CLIMBED]]
 
     def _checked(self, found: _Found, ascents: Ascents) -> _Found | None:
         """What ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
@@ -152,7 +132,7 @@ class _Search:
         if not first.reached:
             self.check = Check.NOT_REACHED
             return found
-        more = with_more_modes(self.evaluator, ascents, first.draws[0], int(self.left / 4))
+        more = with_more_modes(self.evaluator, ascents, first.draws[0], by_mass=True)
         self._spend_gradients(more.num_gradients)
         if more.refusal is not None:
             self._refuse(more.refusal)
@@ -295,20 +275,3 @@ def _less_mass(before: Pilot, after: Pilot) -> Refusal | None:
     """Whether the second pilot finds less mass than the first, beyond noise."""
     loss = before.mass[0] - after.mass[0]
     return Refusal.LESS_MASS if loss > 3 * math.hypot(before.mass[1], after.mass[1]) + 0.02 else None
-
-
-def describe(choice: Choice) -> str:
-    """What was chosen and why, in words."""
-    used, others = choice.used, [attempt for attempt in choice.attempts if attempt.refusal is not None]
-    if used.source is Source.BASE:
-        text = f"annealed from the base, from which the path has length {used.length:.1f}"
-    else:
-        modes = "" if used.num_modes == 1 else f", {used.num_modes} modes"
-        shape = "a curved distribution" if used.is_curved else "a Student-t distribution"
-        text = (
-            f"annealed from {shape} by {used.source.value} ({BASE_SHARE:.0%} of the base mixed in{modes}), from which "
-            f"the path has length {used.length:.2f}"
-        )
-    reasons = [f"{other.source.value} refused, because {other.refusal.value}" for other in others if other.refusal]
-    checks = [] if choice.check is None else [choice.check.value]
-    return "; ".join([text, *checks, *reasons])

@@ -16,8 +16,9 @@ from ..kernels import HMC, AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import NumEvaluations
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from .candidates import choose_start, describe
+from .candidates import choose_start
 from .chains import FIRST_ACCEPTANCE, Problems, Search, Settings, num_pilot_gradients, rough_settings, tune_chains
+from .choices import describe
 from .choose import compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
 
