@@ -34,8 +34,11 @@ _SHORT = 0.7
 _ROUNDS = 6
 _LONGEST, _SETTLED = 1.1, 0.85
 """Share of the length of the path before: above the first a round is dropped, above the second it is the last."""
-_GROWTH, _MOST_PARTICLES = 3, 4096
-"""By how much the particles grow from round to round, and how many they may become."""
+_GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
+"""By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
+share of what is left that their moves may cost."""
+_FEWEST_PER_DIMENSION = 5
+"""Draws below which a covariance is not fitted to them where the curvature is known."""
 _MOST_SHIFTED, _WIDEST = 4.0, 5.0
 """Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
@@ -196,11 +199,11 @@ class _Search:
 
     def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
         """To the draws of a pilot; where they are few for the dimension, one scale for each coordinate of its map."""
-        fit = fit_map(*pilot.draws)
         base, particles = path.base, pilot.state.particles
         is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].map.is_linear
-        if fit.refusal is not Refusal.TOO_FEW or not is_linear or particles.slopes is None:
-            return fit
+        few = particles.position.shape[0] < _FEWEST_PER_DIMENSION * self.evaluator.dimension
+        if not few or not is_linear or particles.slopes is None:
+            return fit_map(*pilot.draws)
         scores = pilot.annealing.evaluator.score(1.0, particles)
         return fit_in_noise(base.components[0], particles.position, scores)  # type: ignore[attr-defined]
 
@@ -230,12 +233,14 @@ class _Search:
         return (path, pilot) if refusal is None else None
 
     def _num_particles(self, before: Pilot | None) -> int:
-        """More in each round, as far as a third of what is left allows."""
+        """More in each round, and enough for a fit in so many dimensions, as far as a part of what is left allows."""
         if before is None:
             return self.num_particles
-        num = before.state.log_weights.shape[0]
-        affordable = int(self.left / 3 / (before.result.num_evaluations.cost / num))
-        return int(np.clip(affordable, num, min(_GROWTH * num, _MOST_PARTICLES)))
+        num, each = before.state.log_weights.shape[0], self.kernel.evaluations
+        per_step = self.kernel.num_steps * (each.values + 2 * each.gradients)
+        affordable = int(_ROUND_SHARE * self.left / (2 + (before.betas.size - 1) * per_step))
+        wanted = max(_GROWTH * num, _PER_DIMENSION * self.evaluator.dimension)
+        return int(np.clip(affordable, num, min(wanted, _MOST_PARTICLES)))
 
     def _pilot(self, path: AbstractPath[Any], num_particles: int, max_cost: float) -> Pilot:
         kernel = self.kernel

@@ -15,6 +15,9 @@ from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import AbstractPath, EndpointValues
 from .maps import TriangularMap
 
+_FARTHEST = 20.0
+"""Standard deviations of the draws, beyond which NaN is not the fault of a density."""
+
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
@@ -76,7 +79,7 @@ class MappedEvaluator(AbstractEvaluator):
 
     def values(self, positions: Rows) -> EndpointValues:
         points, log_volume = self.map.to_points(positions)
-        return _shifted(self.inner.values(points), log_volume)
+        return self._shifted(self.inner.values(points), points, log_volume)
 
     def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
         if with_slopes:
@@ -88,10 +91,10 @@ class MappedEvaluator(AbstractEvaluator):
         found = self.inner.waypoints(points)
         slopes = found.slopes
         base, target = self.map.slopes_of_noise(points, positions, [slopes.base, slopes.target])
-        guide = None if slopes.values is None else _shifted(slopes.values, log_volume)
+        guide = None if slopes.values is None else self._shifted(slopes.values, points, log_volume)
         return Particles(
             positions,
-            _shifted(found.features, log_volume),
+            self._shifted(found.features, points, log_volume),
             type(slopes)(base.astype(positions.dtype), target.astype(positions.dtype), guide),
         )
 
@@ -105,8 +108,14 @@ class MappedEvaluator(AbstractEvaluator):
         points, _ = self.map.to_points(positions)
         return points, None if score is None else self.map.slope_of_points(points, positions, score)
 
+    def _shifted(self, values: EndpointValues, points: Rows, log_volume: Vector) -> EndpointValues:
+        """Log densities of the noise.
 
-def _shifted(values: EndpointValues, log_volume: Vector) -> EndpointValues:
-    xp = namespace(log_volume, values.log_base)
-    shifted = (value + log_volume for value in values)
-    return EndpointValues(*(xp.asarray(new, old.dtype) for new, old in zip(shifted, values, strict=True)))
+        A trajectory of noise may lead to points that no draw comes near, and a density may overflow there. NaN at such
+        points counts as no mass.
+        """
+        xp = namespace(log_volume, values.log_base)
+        away = xp.max(xp.abs((points - self.map.center) / self.map.scale), axis=-1)
+        is_far = ~(away < _FARTHEST)
+        shifted = (xp.where(is_far & xp.isnan(value), -xp.inf, value + log_volume) for value in values)
+        return EndpointValues(*(xp.asarray(new, old.dtype) for new, old in zip(shifted, values, strict=True)))
