@@ -14,7 +14,7 @@ from scipy.integrate import solve_ivp
 import qpaths as qp
 from qpaths import evaluation
 
-KEY = jax.random.key(0)
+KEY = jax.random.key(3)
 BUDGET = 20_000
 EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
 """Log evidence of two normal means with prior N(0, 1), both observed as 1 with standard deviation 1/2."""

@@ -19,6 +19,43 @@ class Level(enum.StrEnum):
     WRONG = "wrong"
 
 
+class Source(enum.StrEnum):
+    """Where a start of the path comes from."""
+
+    BASE = "the base"
+    PILOT = "a fit to the particles of a pilot"
+    ASCENTS = "ascents of the target"
+    REFINED = "a fit to the draws of a short run"
+
+
+class Refusal(enum.StrEnum):
+    """Why a reference was not fitted, or not used."""
+
+    TOO_FEW = "the particles are too few for the number of dimensions"
+    SUBSPACE = "the particles lie in a subspace"
+    SEVERAL_GROUPS = "the particles fall into several groups"
+    HEAVY_TAILS = "the particles have heavy tails"
+    NO_GRADIENT = "there is no gradient to climb"
+    NO_OPTIMUM = "no ascent reached an optimum"
+    AT_INFINITY = "the target rises toward infinity"
+    HARD_BOUND = "the target ends at a hard bound"
+    FLAT = "the target is flat or a ridge at its optimum"
+    NECK = "the curvature at the optimum disagrees with the spread of the draws"
+    MISSED_MODES = "a run from the base found further modes"
+    MANY_MODES = "nearly every ascent found a mode of its own"
+    NOT_REACHED = "the pilot from there did not reach the target"
+    LONGER = "the path from there is not shorter"
+    LESS_MASS = "the pilot from there found less mass"
+
+
+class Check(enum.StrEnum):
+    """Whether a run from the base confirmed the mass that ascents found."""
+
+    CONFIRMED = "a short run from the base found no other mode"
+    NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
+    TOO_FAR = "the base is too far away for a run from it to confirm the mass"
+
+
 class Kind(enum.Enum):
     """A kind of remark; calling it with numbers makes a remark."""
 
@@ -34,27 +71,17 @@ class Kind(enum.Enum):
 class Note(Kind):
     """What was chosen, and why."""
 
-    TOO_FEW = (
-        "annealed from the base: {num} particles are too few to fit a reference distribution in {dimension} dimensions"
+    FROM_BASE = "annealed from the base, along a path of length {length:.1f}"
+    FROM_STUDENT = (
+        "annealed from a Student-t distribution found by {source}, mixed with {share:.0%} of the base|, "
+        "with {num_modes} modes|; the path has length {length:.2f}"
     )
-    SUBSPACE = "annealed from the base: no reference was fitted to the particles, which lie in a subspace"
-    SEVERAL_GROUPS = "annealed from the base: no reference was fitted to the particles, which fall into several groups"
-    HEAVY_TAILS = "annealed from the base: no reference was fitted to the particles, which have heavy tails"
-    BEYOND_BOUND = (
-        "annealed from the base: the target ends at a hard bound, and {share:.0%} of the draws from a fitted "
-        "distribution lie beyond it"
+    FROM_CURVED = (
+        "annealed from a curved distribution found by {source}, mixed with {share:.0%} of the base|, "
+        "with {num_modes} modes|; the path has length {length:.2f}"
     )
-    NOT_SHORTER = (
-        "annealed from the base: the path from a fitted distribution is not much shorter ({length:.1f} instead of "
-        "{base_length:.1f})"
-    )
-    LESS_MASS = (
-        "annealed from the base: a fitted distribution finds less mass than the base ({loss:.2f} +- {error:.2f} nats)"
-    )
-    REFERENCE = (
-        "annealed from a Student-t distribution fitted to a pilot's particles ({df:.0f} degrees of freedom, mixed with "
-        "{share:.0%} of the base); the path has length {length:.2f} instead of {base_length:.1f}"
-    )
+    CHECKED = "{check}"
+    REFUSED = "not {source}, because {refusal}"
     OWN_PATH = "{name} as given, which has no order q to choose"
     NOT_COMPARED = "q = {q:.6g}: comparing others would have cost more than a quarter of the budget"
     KEPT = "q = {q:.6g}: no other q was better beyond noise| ({num_dropped} of them did not reach the target)"
@@ -118,6 +145,10 @@ class Finding(Kind):
     PILOT_FELL_SHORT = (
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
         "nearer to the target"
+    )
+    UNCONFIRMED = (
+        "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
+        "larger budget, or a base nearer to the target"
     )
     SCORES = (
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "

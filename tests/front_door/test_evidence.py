@@ -18,7 +18,7 @@ from qpaths.front_door.checks import Balance, balance, probe
 from qpaths.front_door.endpoints import path_given
 from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
-from qpaths.remarks import Finding, Note, Stop
+from qpaths.remarks import Check, Finding, Note, Stop
 from qpaths.results import Status
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -59,7 +59,7 @@ def test_answer_and_draws(result):
     weights = np.exp(result.log_weights - result.log_weights.max())
     np.testing.assert_allclose(weights / weights.sum() @ result.samples, [0.8, 0.8], atol=0.1)
     assert result.num_evaluations.total <= BUDGET
-    assert result.verdict.chosen[0].kind is Note.REFERENCE
+    assert result.verdict.chosen[0].kind is Note.FROM_STUDENT
     assert result.verdict.stopped.kind is Stop.BUDGET
     assert result.verdict.level == "sound"
     assert "nothing looks unreliable" in str(result.verdict)
@@ -123,11 +123,19 @@ def test_base_that_never_meets_the_target_ends_in_a_warning():
     assert found.verdict.level == "wrong"
 
 
-def test_target_40_standard_deviations_away_has_an_honest_error_bar():
+def test_target_40_standard_deviations_away_is_found_by_climbing():
+    far = qp.Density(lambda x: -0.5 * jnp.sum((x - 40 / 2**0.5) ** 2))
+    found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000)
+    error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
+    assert error < 4 * float(found.log_evidence_se) < 0.1
+    assert Check.TOO_FAR in [note.check for note in found.verdict.chosen if note.kind is Note.CHECKED]
+
+
+def test_target_40_standard_deviations_away_has_an_honest_standard_error_from_the_base():
     far = qp.Density(lambda x: -0.5 * jnp.sum((x - 40 / 2**0.5) ** 2))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000)  # with more it may come there
+        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000, reference=False)
     error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
     assert error < 3 * float(found.log_evidence_se)
     assert any("did not get from the base to the target" in str(warning.message) for warning in caught)

@@ -10,12 +10,12 @@ from qpaths.arrays import stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.recipe import Recipe
+from qpaths.references.reference import Reference
 from qpaths.remarks import Note
 from qpaths.testing import check_algorithm
 from qpaths.tuning.chain_measure import Candidate, Measured, Problems, measure
 from qpaths.tuning.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
 from qpaths.tuning.pilot import run_pilot
-from qpaths.tuning.reference import Reference
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 WIDTH = 0.1
@@ -40,13 +40,13 @@ def tuned():
 def test_reference_shortens_the_path(tuned):
     path, schedule, kernel = tuned
     assert isinstance(path.base, Reference)
-    np.testing.assert_allclose(path.base.fitted.mean, MEANS[0], atol=0.02)
+    np.testing.assert_allclose(path.base.components[0].map.center, MEANS[0], atol=1e-6)
     assert schedule.betas.size <= 3
     assert not kernel.needs_fit
     assert tuned.num_evaluations.total <= 25_000
-    assert [note.kind for note in tuned.notes] == [Note.REFERENCE, Note.EQUAL_STEPS]
-    assert tuned.notes[0].length == tuned.barrier < tuned.notes[0].base_length
-    assert "annealed from a Student-t distribution" in str(tuned.notes[0])
+    assert [note.kind for note in tuned.notes] == [Note.FROM_STUDENT, Note.CHECKED, Note.EQUAL_STEPS]
+    assert tuned.notes[0].length == tuned.barrier
+    assert "annealed from a Student-t distribution found by ascents" in str(tuned.notes[0])
 
 
 def test_tuned_settings_are_unbiased_and_honest(tuned, key):

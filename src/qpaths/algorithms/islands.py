@@ -97,13 +97,18 @@ class Islands(NamedTuple):
 
 def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
     """`NUM_ISLANDS` independent runs of SMC."""
-    algorithm = SMC(num_particles, recipe.schedule, recipe.kernel)
+    algorithm = _smc(recipe, num_particles)
     return stack([_run_island(algorithm, recipe, one) for one in stream.split(NUM_ISLANDS)])
 
 
 def cost_of_islands(recipe: Recipe, num_particles: int) -> Cost:
     """What a call of `run_islands` costs."""
-    return NUM_ISLANDS * SMC(num_particles, recipe.schedule, recipe.kernel).count(recipe.num_steps)
+    return NUM_ISLANDS * _smc(recipe, num_particles).count(recipe.num_steps)
+
+
+def _smc(recipe: Recipe, num_particles: int) -> SMC:
+    """The run of one island. Weights take the last step, because moves there would not change the evidence."""
+    return SMC(num_particles, recipe.schedule, recipe.kernel, moves_last=False)
 
 
 def _run_island(algorithm: SMC, recipe: Recipe, stream: Any) -> Islands:

@@ -32,7 +32,8 @@ class SMC(AbstractAnnealer):
     With `cross_fit` the kernel that moves one half of the particles is fitted to the other half: fitted to the
     particles that it moves, it biases the evidence by about the number of its parameters over that of the particles (an
     odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
-    it to all particles, as most published runs do.
+    it to all particles, as most published runs do. Without `moves_last` a run on the host ends with the weights of
+    beta = 1: its samples are weighted, and the evidence is the same for less.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -43,6 +44,7 @@ class SMC(AbstractAnnealer):
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=True)
+    moves_last: bool = eqx.field(static=True, default=True)
 
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
@@ -67,7 +69,9 @@ class SMC(AbstractAnnealer):
 
     @property
     def population(self) -> Population:
-        return Population(self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit)
+        return Population(
+            self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit, self.moves_last
+        )
 
     def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""

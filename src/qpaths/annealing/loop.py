@@ -76,9 +76,13 @@ class Annealing(Module):
         length = step_length(state.log_weights, increments)
         weighted = population.reweight(state, new_beta, increments)
         ess = xp.exp(log_ess(weighted.log_weights))
-        resampled, split = population.resample(weighted, resample_stream, ess)
-        params = population.fit(evaluator, kernel, weighted, split, fit_stream)
-        state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
+        if population.moves_last or xp is not np or new_beta < 1:
+            resampled, split = population.resample(weighted, resample_stream, ess)
+            params = population.fit(evaluator, kernel, weighted, split, fit_stream)
+            state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
+        else:
+            resampled = state = weighted
+            params, acceptance = state.params, xp.asarray(xp.nan)
         before = evaluator.derivative(state.beta, resampled.particles.features)
         after, curvature = evaluator.derivatives(state.beta, state.particles.features)
         moments = moments_from(after, curvature, state.log_weights)

@@ -71,6 +71,9 @@ class Population(Module):
     With `cross_fit` the kernel that moves one half of the particles is fitted to the other: a particle that steers its
     own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
     number of particles is fitted as a whole.
+
+    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: moves there cost as much as
+    at any other beta, and the evidence does not depend on them.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")
@@ -78,6 +81,7 @@ class Population(Module):
     chain_length: int = eqx.field(static=True, default=1)
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=False)
+    moves_last: bool = eqx.field(static=True, default=True)
 
     def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
         """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
@@ -86,6 +90,7 @@ class Population(Module):
 
     def cost(self, kernel: AbstractKernel[Any], num_particles: int, num_stages: int) -> Cost:
         """What a run costs: an evaluation at the start of each particle, then the fits and moves of the kernel."""
+        num_stages = num_stages if self.moves_last else num_stages - 1
         num_moves = num_particles // self.chain_length * max(1, self.chain_length - 1) * kernel.num_steps
         total = kernel.start_cost(num_particles) + num_stages * num_moves * kernel.cost
         if not kernel.needs_fit:

@@ -34,12 +34,16 @@ def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | Trac
 
 
 def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> AbstractEvaluator:
-    """The evaluator for a run of a path in the world of a stream."""
+    """The evaluator for a run of a path in the world of a stream; a base may choose the coordinates of the run."""
     layout = layout_of(path)
+    evaluator: AbstractEvaluator
     if isinstance(stream, HostStream):
-        return HostEvaluator(path, layout, with_slopes)
-    if any_numpy((path,)):
+        evaluator = HostEvaluator(path, layout, with_slopes)
+    elif any_numpy((path,)):
         raise TypeError(
             "a density with `backend='numpy'` cannot run under `jax.jit` or `jax.vmap`: call `run` outside of them."
         )
-    return TracedEvaluator(path, layout)
+    else:
+        evaluator = TracedEvaluator(path, layout)
+    base: Any = evaluator._forward.base
+    return base.in_coordinates(evaluator) if hasattr(base, "in_coordinates") else evaluator

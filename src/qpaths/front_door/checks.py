@@ -13,13 +13,13 @@ from ..arrays import quiet, to_host
 from ..densities import DensityLike, evaluate, is_numpy
 from ..evaluation import AbstractEvaluator
 from ..paths.base import EndpointValues
+from ..references.reference import log_mass
 from ..remarks import Finding, Remark
-from ..tuning.reference import log_mass
 
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""
 _NUM_PROBED, _NUM_AGAIN = 64, 8
-_UNBALANCED = 0.01
+_UNBALANCED = 0.001
 """Probability of noise below which scores are said not to balance."""
 _PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
@@ -123,15 +123,19 @@ def balance(evaluator: AbstractEvaluator, islands: Islands, num_draws: int) -> B
     rows, scores, outside = _scores(evaluator, evaluator.layout.rows(islands.samples)[:, :each])
     if outside.any() or not np.isfinite(scores).all():
         return Balance(0.0, 1.0)
-    means = _less_noise(rows, scores).reshape(num_islands, each, -1).mean(axis=1)
+    weights = np.exp(islands.log_weights - np.max(islands.log_weights, axis=1, keepdims=True))[:, :each, None]
+    values = _less_noise(rows, scores, weights.reshape(-1, 1)).reshape(num_islands, each, -1)
+    means = np.sum(weights * values, axis=1) / np.sum(weights, axis=1)
     mean, noise = means.mean(axis=0), np.std(means, axis=0, ddof=1) / num_islands**0.5
     tail = 2 * stdtr(num_islands - 1, -np.abs(mean) / np.maximum(noise, 1e-300))
-    spread = np.atleast_2d(np.cov(rows.T))
+    spread = np.atleast_2d(np.cov(rows.T, aweights=weights.ravel()))
     imbalance = max(0.0, float(mean @ spread @ mean - np.diag(spread) @ noise**2)) ** 0.5
     return Balance(imbalance, min(1.0, float(np.min(tail)) * tail.size))
 
 
-def _less_noise(rows: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n d"]) -> Float[np.ndarray, "n d"]:
+def _less_noise(
+    rows: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n d"], weights: Float[np.ndarray, "n 1"]
+) -> Float[np.ndarray, "n d"]:
     """The scores less what the virials `x_j score_j + 1` explain of them, which have mean zero as well.
 
     Where the scale of some coordinates depends on another (funnels, hierarchical models) the score of that other is
@@ -140,8 +144,13 @@ def _less_noise(rows: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n d"]
     num, dimension = scores.shape
     if num < 20 * dimension:
         return scores
-    virials = (rows - rows.mean(axis=0)) * scores + 1.0
-    coefficients = np.linalg.lstsq(virials - virials.mean(axis=0), scores - scores.mean(axis=0), rcond=None)[0]
+
+    def mean(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
+        return np.sum(weights * values, axis=0) / np.sum(weights)
+
+    virials = (rows - mean(rows)) * scores + 1.0
+    root = np.sqrt(weights)
+    coefficients = np.linalg.lstsq(root * (virials - mean(virials)), root * (scores - mean(scores)), rcond=None)[0]
     return scores - virials @ coefficients
 
 

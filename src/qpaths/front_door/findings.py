@@ -9,6 +9,8 @@ from .checks import Balance
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
+_DISAGREEMENT = 0.9999
+"""Probability with which sound islands agree better, above which they are said to disagree."""
 
 
 def findings(islands: Islands, recipe: Recipe, scores: Balance) -> list[Remark]:
@@ -18,7 +20,7 @@ def findings(islands: Islands, recipe: Recipe, scores: Balance) -> list[Remark]:
         found.append(Finding.SCORES(imbalance=scores.imbalance))
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
-    worst = int(np.argmin(acceptance))
+    worst = int(np.argmin(np.nan_to_num(acceptance, nan=1.0)))  # nothing moves at the last beta
     if acceptance[worst] < (_RARE_WITH_GRADIENT if recipe.kernel.with_slopes else _RARE):
         found.append(Finding.ACCEPTANCE(acceptance=float(acceptance[worst]), beta=float(betas[worst])))
     num, total = int(np.sum(islands.stats["num_ancestors"], axis=0)[-1]), int(islands.log_weights.size)
@@ -35,4 +37,4 @@ def _of_islands(islands: Islands) -> list[Remark]:
     lost = int(np.sum(~np.isfinite(islands.log_evidence)))
     if lost:
         return [Finding.LOST_ISLANDS(num=lost, total=int(islands.log_evidence.size))]
-    return [Finding.DISAGREEMENT()] if islands.disagreement > 0.999 else []
+    return [Finding.DISAGREEMENT()] if islands.disagreement > _DISAGREEMENT else []

@@ -3,7 +3,7 @@
 import math
 from typing import NamedTuple
 
-from ..algorithms.islands import NUM_ISLANDS, Islands
+from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
 from ..cost import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
@@ -53,7 +53,7 @@ class Limits(NamedTuple):
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
         left = self.finite_budget - recipe.num_evaluations.total - 2 * self.num_checked
-        total = left / recipe.cost_per_particle.total / NUM_ISLANDS
+        total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
         return max(4, int(total / num_batches))
 

@@ -3,7 +3,6 @@
 import math
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from ..arrays import RandomKey
@@ -14,22 +13,20 @@ from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
 from ..remarks import Finding, Note, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
+from .candidates import choose_start
 from .compare import DELTAS, compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
-from .reference import Reference, fit_reference, share_outside
 
 PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
-_PROBES, _MOST_OUTSIDE = 128, 0.25
-"""Draws from a fitted reference, and the share of them that may lie where the target has no mass."""
+_ONE_STEP = 0.8
+"""Length of a path below which weights alone, an effective sample size of a half, are better than moves."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _SEEDS, _FEWEST = 2, 32
 """Runs of each candidate in a round of the comparison, and the fewest particles worth running."""
-_BASE_SHARE = 0.05
-"""Of the base in a fitted reference."""
 
 
 class _Allowance:
@@ -54,11 +51,12 @@ def tune_population(
 ) -> Recipe:
     """Choose reference, q, schedule and kernel for a population that may cost `budget` evaluations in all.
 
-    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. The first anneals
-    adaptively from the base. A Student-t distribution fitted to where it ends is the new base if the path from there is
-    much shorter and finds no less mass, and if the target looks like one mode without heavy tails and hard bounds
-    (`reference=False` keeps the base). On a path that is still long a few values of q are compared by the bound that
-    they reach. A path without an order q stays as it is, and one that is not pointwise also keeps its base.
+    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. Ascents climb to the
+    modes of the target, or a first pilot anneals there from the base. A distribution with the curvature of the modes,
+    or fitted to the draws of a pilot, becomes the new base (the reference) if the path from there is shorter and finds
+    no less mass; short runs from there refine it. `reference=False` keeps the base. On a path that is still long a few
+    values of q are compared by the bound that they reach. A path without an order q stays as it is, and one that is not
+    pointwise also keeps its base.
     """
     if not budget > 0:
         raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")
@@ -68,62 +66,28 @@ def tune_population(
     allowance = _Allowance(int(PILOT_SHARE * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
     streams = stream_for(key, path, pilots=True).split(3)
-    max_cost = float(allowance.left) * (0.75 if reference else 1.0)
-    first = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
-    allowance.spend(first.cost)
     notes: list[Remark] = []
     findings: tuple[Remark, ...] = ()
-    pilot = first
-    if not first.reached:
-        findings = (Finding.PILOT_FELL_SHORT(cost=first.cost.total),)
-    elif reference:
-        path, pilot, note = _with_reference(path, first, kernel, num_particles, streams[1], allowance)
-        notes.append(note)
-    if first.reached and pilot.barrier > _LONG:
+    if reference:
+        choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left))
+        path, pilot = choice.path, choice.pilot
+        allowance.spend(choice.cost)
+        notes, findings = list(choice.notes), choice.findings
+    else:
+        max_cost = float(allowance.left)
+        pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
+        allowance.spend(pilot.cost)
+    if not pilot.reached:
+        findings += (Finding.PILOT_FELL_SHORT(cost=pilot.cost.total),)
+    elif pilot.barrier > _LONG:
         path, pilot, note = _with_best_q(path, pilot, kernel, streams[2], allowance)
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        betas = respace(betas, pilot.lengths, 1 + max(1, math.ceil(pilot.barrier / _STEP_LENGTH)))
+        num_steps = 1 if pilot.barrier < _ONE_STEP else math.ceil(pilot.barrier / _STEP_LENGTH)
+        betas = respace(betas, pilot.lengths, 1 + num_steps)
     notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
-
-
-def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
-    """The same path from another base."""
-    return eqx.tree_at(lambda p: p.base, path, base)
-
-
-def _with_reference(
-    path: AbstractPath[Any],
-    first: Pilot,
-    kernel: AbstractKernel[Any],
-    num_particles: int,
-    stream: Any,
-    allowance: _Allowance,
-) -> tuple[AbstractPath[Any], Pilot, Remark]:
-    """The path from a fitted reference and its pilot, or what was given; and why."""
-    fitted, refusal = fit_reference(*first.draws)
-    if fitted is None:
-        assert refusal is not None
-        return path, first, refusal
-    evaluator = first.annealing.evaluator
-    base = Reference(fitted, path.base, _BASE_SHARE, evaluator.layout)
-    outside = share_outside(base, evaluator, _PROBES, stream=stream.fold(1000))  # far from the streams of the pilot
-    allowance.spend(Cost(target=_PROBES))
-    if outside > _MOST_OUTSIDE:
-        return path, first, Note.BEYOND_BOUND(share=outside)
-    shorter = from_base(path, base)
-    second = run_pilot(shorter, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=float(allowance.left))
-    allowance.spend(second.cost)
-    lengths = {"length": second.barrier, "base_length": first.barrier}
-    if not second.reached or second.barrier > 0.7 * first.barrier:
-        return path, first, Note.NOT_SHORTER(**lengths)
-    loss = float(first.result.log_evidence - second.result.log_evidence)
-    error = math.hypot(float(first.result.log_evidence_se), float(second.result.log_evidence_se))
-    if loss > 3 * error:
-        return path, first, Note.LESS_MASS(loss=loss, error=error)
-    return shorter, second, Note.REFERENCE(df=float(fitted.df), share=_BASE_SHARE, **lengths)
 
 
 def _with_best_q(

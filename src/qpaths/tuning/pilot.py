@@ -4,6 +4,7 @@ import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -15,6 +16,8 @@ from ..arrays import to_host
 from ..cost import Cost
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
+from ..references.coordinates import MappedEvaluator
+from ..references.reference import Reference
 from ..results import Result
 from ..schedules import AbstractSchedule
 
@@ -57,9 +60,16 @@ class Pilot(NamedTuple):
     @property
     def draws(self) -> tuple[Rows, Rows | None]:
         """Positions of the last particles, and the target's scores there if the kernel has them."""
-        particles = self.state.particles
-        scores = None if particles.slopes is None else self.annealing.evaluator.score(1.0, particles)
+        particles, evaluator = self.state.particles, self.annealing.evaluator
+        scores = None if particles.slopes is None else evaluator.score(1.0, particles)
+        if isinstance(evaluator, MappedEvaluator):
+            return to_host(evaluator.in_points(particles.position, scores))
         return to_host((particles.position, scores))
+
+    @property
+    def mass(self) -> tuple[float, float]:
+        """The log evidence that it found, and its standard error."""
+        return float(self.result.log_evidence), float(self.result.log_evidence_se)
 
 
 def run_pilot(
@@ -90,8 +100,13 @@ def run_pilot(
 
     state, stats = anneal(annealing, start, record=pilot_params, choose=choose)
     fitted, stats = frozen(annealing, start, stats)
+    betas, params = to_host((fitted.betas, fitted.params))
+    if isinstance(path.base, Reference):
+        # At beta = 0 a few draws come from the base, and moves that are fitted to all would be far too wide. They have
+        # no weight at the next beta.
+        params = jax.tree.map(lambda leaf: np.concatenate([leaf[1:2], leaf[1:]]), params)
     return Pilot(
-        FrozenKernel(kernel, *to_host((fitted.betas, fitted.params))),
+        FrozenKernel(kernel, betas, params),
         state,
         algorithm.finish(annealing, state, stats),
         annealing,

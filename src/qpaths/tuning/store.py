@@ -8,31 +8,32 @@ from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
+from ..references.maps import Component, TriangularMap
+from ..references.reference import Reference
 from ..remarks import Remark
 from ..schedules import FixedSchedule
+from .candidates import from_base
 from .compare import with_delta
-from .for_population import from_base
-from .reference import FittedT, Reference
+
+_TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes")
 
 
 def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
     """What of a recipe JSON can hold, and its arrays; the user's densities are in neither."""
-    base = recipe.path.base
-    fitted = base.fitted if isinstance(base, Reference) else None
+    reference = recipe.path.base if isinstance(recipe.path.base, Reference) else None
     assert isinstance(recipe.kernel, FrozenKernel)
     notes = {
         "notes": [note.as_dict() for note in recipe.notes],
         "findings": [finding.as_dict() for finding in recipe.findings],
         "barrier": recipe.barrier,
         "num_evaluations": dataclasses.asdict(recipe.num_evaluations),
-        "share": None if fitted is None else base.share,
-        "df": None if fitted is None else fitted.df,
+        "reference": None if reference is None else _reference_notes(reference),
     }
     arrays = {
         "betas": recipe.betas,
         "kernel": recipe.kernel.arrays,
         "delta": getattr(recipe.path, "delta", None),
-        "fitted": None if fitted is None else [fitted.mean, fitted.factor, fitted.inverse],
+        "reference": None if reference is None else _reference_arrays(reference),
     }
     return notes, arrays
 
@@ -41,9 +42,8 @@ def from_tree(
     notes: dict[str, Any], arrays: dict[str, Any], path: AbstractPath[Any], kernel: AbstractKernel[Any], layout: Layout
 ) -> Recipe:
     """The recipe again, around the same densities and kernel."""
-    if arrays["fitted"] is not None:
-        fitted = FittedT(notes["df"], *arrays["fitted"])
-        path = from_base(path, Reference(fitted, path.base, notes["share"], layout))
+    if notes["reference"] is not None:
+        path = from_base(path, _reference(notes["reference"], arrays["reference"], path.base, layout))
     if arrays["delta"] is not None:
         path = with_delta(path, arrays["delta"])
     return Recipe(
@@ -55,3 +55,19 @@ def from_tree(
         tuple(map(Remark.from_dict, notes["findings"])),
         Cost(**notes["num_evaluations"]),
     )
+
+
+def _reference_notes(reference: Reference) -> dict[str, Any]:
+    dfs = [component.df for component in reference.components]
+    return {"share": reference.share, "dfs": dfs, "is_mapped": reference.is_mapped}
+
+
+def _reference_arrays(reference: Reference) -> dict[str, Any]:
+    maps = [{name: getattr(component.map, name) for name in _TERMS} for component in reference.components]
+    return {"shares": reference.shares, "maps": maps}
+
+
+def _reference(notes: dict[str, Any], arrays: dict[str, Any], base: Any, layout: Layout) -> Reference:
+    maps = [TriangularMap.of(**terms) for terms in arrays["maps"]]
+    components = tuple(Component(df, one) for df, one in zip(notes["dfs"], maps, strict=True))
+    return Reference(components, arrays["shares"], base, notes["share"], layout, notes["is_mapped"])

@@ -1,4 +1,4 @@
-"""Fitting a reference: exact where it can be, refused where it must be, normalized always."""
+"""Fitting a reference: exact where it can be, refused where it must be, normalised always."""
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +8,10 @@ import pytest
 import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
-from qpaths.remarks import Note
-from qpaths.tuning.reference import FittedT, Reference, fit_reference, log_mass, share_outside
+from qpaths.references.fitting import fit_reference
+from qpaths.references.maps import Component
+from qpaths.references.reference import Reference, log_mass, share_outside
+from qpaths.remarks import Refusal
 
 
 @pytest.fixture
@@ -26,9 +28,9 @@ def test_scores_make_a_normal_target_exact(normal):
     scores = -np.linalg.solve(covariance, (x - mean).T).T
     fitted = fit_reference(x, scores).fitted
     scale = covariance * (fitted.df - 2) / fitted.df
-    np.testing.assert_allclose(fitted.factor @ fitted.factor.T, scale, rtol=1e-9)
-    np.testing.assert_allclose(fitted.mean, mean, atol=1e-9)
-    assert np.abs(fit_reference(x).fitted.mean - mean).max() > 0.1
+    np.testing.assert_allclose(fitted.map.factor @ fitted.map.factor.T, scale, rtol=1e-9)
+    np.testing.assert_allclose(fitted.map.center, mean, atol=1e-9)
+    assert np.abs(fit_reference(x).fitted.map.center - mean).max() > 0.1
 
 
 def test_degrees_of_freedom_follow_the_tails():
@@ -51,7 +53,7 @@ def test_two_groups_are_refused(dimension, share, distance):
 
     rotation = np.linalg.qr(rng.standard_normal((dimension, dimension)))[0]
     scores = np.asarray(jax.vmap(jax.grad(log_prob))(x))
-    assert fit_reference(x @ rotation, scores @ rotation).refusal.kind is Note.SEVERAL_GROUPS
+    assert fit_reference(x @ rotation, scores @ rotation).refusal is Refusal.SEVERAL_GROUPS
 
 
 def test_skewed_and_normal_draws_are_not_refused():
@@ -63,27 +65,28 @@ def test_skewed_and_normal_draws_are_not_refused():
 
 def test_what_cannot_be_fitted_is_refused():
     rng = np.random.default_rng(4)
-    assert fit_reference(rng.standard_normal((10, 8))).refusal.kind is Note.TOO_FEW
+    assert fit_reference(rng.standard_normal((10, 8))).refusal is Refusal.TOO_FEW
     assert fit_reference(rng.standard_cauchy((500, 3))).fitted is None
     flat = np.zeros((100, 2))
     flat[:, 0] = rng.standard_normal(100)
-    assert fit_reference(flat).refusal.kind is Note.SUBSPACE
+    assert fit_reference(flat).refusal is Refusal.SUBSPACE
 
 
 def test_scores_that_say_nothing_are_left_aside():
     x = np.random.default_rng(5).standard_normal((100, 2))
-    np.testing.assert_allclose(fit_reference(x, np.zeros((100, 2))).fitted.mean, fit_reference(x).fitted.mean)
+    with_zeros, without = fit_reference(x, np.zeros((100, 2))).fitted, fit_reference(x).fitted
+    np.testing.assert_allclose(with_zeros.map.center, without.map.center)
 
 
-def test_reference_is_normalized_and_draws_what_it_says(key):
+def test_reference_is_normalised_and_draws_what_it_says(key):
     """Weights from the base to the mixture have mean 1, and draws have its mean; a point that is a dict."""
     base = qp.Density(
         lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x["a"])) + jax.scipy.stats.norm.logpdf(x["b"]),
         lambda k: {"a": jax.random.normal(k, (2,)), "b": jax.random.normal(jax.random.fold_in(k, 1))},
     )
-    fitted = FittedT.of(10.0, np.array([0.3, 0.2, 0.1]), 0.3 * np.eye(3))
+    fitted = Component.linear(10.0, np.array([0.3, 0.2, 0.1]), 0.3 * np.eye(3))
     layout = Layout.of({"a": jnp.zeros(2), "b": jnp.zeros(())})
-    reference = Reference(fitted, base, 0.25, layout)
+    reference = Reference((fitted,), np.ones(1), base, 0.25, layout)
     keys = jax.random.split(key, 20_000)
     draws = jax.vmap(base.sample)(keys)
     weights = np.exp(jax.vmap(reference.log_prob)(draws) - jax.vmap(base.log_prob)(draws))
@@ -100,7 +103,9 @@ def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_s
     """Values and gradients by JAX from a density written out, in both worlds; the base alone is evaluated."""
     base = qp.MultivariateNormal(jnp.zeros(3), 4 * jnp.eye(3))
     scale = np.array([[0.5, 0.2, 0.0], [0.2, 0.4, 0.1], [0.0, 0.1, 0.3]])
-    reference = Reference(FittedT.of(7.0, np.arange(3.0), scale), base, 0.1, Layout.of(jnp.zeros(3)))
+    reference = Reference(
+        (Component.linear(7.0, np.arange(3.0), scale),), np.ones(1), base, 0.1, Layout.of(jnp.zeros(3))
+    )
     near = qp.MultivariateStudentT(7.0, jnp.arange(3.0), jnp.asarray(scale))
 
     def log_prob(x):
@@ -132,7 +137,9 @@ def test_log_mass_sees_a_missing_constant():
 
 def test_share_of_draws_beyond_a_hard_bound():
     normal = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
-    reference = Reference(FittedT.of(30.0, np.zeros(2), np.eye(2)), normal, 0.05, Layout.of(jnp.zeros(2)))
+    reference = Reference(
+        (Component.linear(30.0, np.zeros(2), np.eye(2)),), np.ones(1), normal, 0.05, Layout.of(jnp.zeros(2))
+    )
     half = _evaluator(normal, qp.Density(lambda x: jnp.where(x[0] > 0, 0.0, -jnp.inf)))
     assert abs(share_outside(reference, half, 1000, stream=HostStream((1,))) - 0.5) < 5 * 0.5 / 1000**0.5
     everywhere = _evaluator(normal, qp.Density(lambda x: -jnp.sum(x**2)))

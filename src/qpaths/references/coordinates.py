@@ -1,0 +1,121 @@
+"""Runs in the coordinates of a map: kernels see noise z where the densities see points x.
+
+The densities at both ends of a path are multiplied by the same determinant, so that weights are what they were, and the
+distribution at every beta is that of z where x has the one of the path. Kernels and the loop do not know about it.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+
+from .._types import Point, Rows, Vector
+from ..arrays import namespace
+from ..evaluation import AbstractEvaluator, Layout, Particles
+from ..paths.base import AbstractPath, EndpointValues
+from .maps import TriangularMap
+
+_FARTHEST = 20.0
+"""Standard deviations of the draws, beyond which NaN is not the fault of a density."""
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class MappedLayout:
+    """A layout whose flat vectors are noise; points are those of the inner layout."""
+
+    inner: Layout = dataclasses.field(metadata={"static": True})
+    map: TriangularMap
+
+    @property
+    def dimension(self) -> int:
+        return self.inner.dimension
+
+    @property
+    def dtype(self) -> Any:
+        return self.inner.dtype
+
+    def points(self, rows: Any) -> Point:
+        flat = rows.reshape(-1, rows.shape[-1])
+        return self.inner.points(self.map.to_points(flat)[0].reshape(rows.shape))
+
+    def rows(self, points: Point) -> Any:
+        rows = self.inner.rows(points)
+        return self.map.to_noise(rows.reshape(-1, rows.shape[-1]))[0].reshape(rows.shape)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class MappedEvaluator(AbstractEvaluator):
+    """Evaluates at the points of a map, and returns densities and slopes in its noise."""
+
+    inner: Any
+    """An evaluator; JAX puts other things in its place where it takes the tree apart."""
+    map: TriangularMap
+
+    @property
+    def path(self) -> AbstractPath[Any]:  # type: ignore[override]
+        return self.inner.path
+
+    @property
+    def xp(self) -> Any:
+        return self.inner.xp
+
+    @property
+    def layout(self) -> Any:  # type: ignore[override]
+        return MappedLayout(self.inner.layout, self.map)
+
+    def _evaluate(self, *arguments: Any) -> Any:
+        return self.inner._evaluate(*arguments)
+
+    def _by_path(self, function: Any, *arrays: Any) -> Any:
+        return self.inner._by_path(function, *arrays)
+
+    def _own(self, values: Any) -> Any:
+        return self.inner._own(values)
+
+    def draw(self, stream: Any, num: int) -> Rows:
+        return self.map.to_noise(self.inner.draw(stream, num))[0]
+
+    def values(self, positions: Rows) -> EndpointValues:
+        points, log_volume = self.map.to_points(positions)
+        return self._shifted(self.inner.values(points), points, log_volume)
+
+    def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
+        if with_slopes:
+            return self.completed(self.waypoints(positions))
+        return Particles(positions, self.values(positions), None)
+
+    def waypoints(self, positions: Rows) -> Particles:
+        points, log_volume = self.map.to_points(positions)
+        found = self.inner.waypoints(points)
+        slopes = found.slopes
+        base, target = self.map.slopes_of_noise(points, positions, [slopes.base, slopes.target])
+        guide = None if slopes.values is None else self._shifted(slopes.values, points, log_volume)
+        return Particles(
+            positions,
+            self._shifted(found.features, points, log_volume),
+            type(slopes)(base.astype(positions.dtype), target.astype(positions.dtype), guide),
+        )
+
+    def completed(self, particles: Particles) -> Particles:
+        if self.inner._guide is None:
+            return particles
+        return particles._replace(features=self.values(particles.position))
+
+    def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
+        """Points of some noise, and the score by the points from that by the noise."""
+        points, _ = self.map.to_points(positions)
+        return points, None if score is None else self.map.slope_of_points(points, positions, score)
+
+    def _shifted(self, values: EndpointValues, points: Rows, log_volume: Vector) -> EndpointValues:
+        """Log densities of the noise.
+
+        A trajectory of noise may lead to points that no draw comes near, and a density may overflow there. NaN at such
+        points counts as no mass.
+        """
+        xp = namespace(log_volume, values.log_base)
+        away = xp.max(xp.abs((points - self.map.center) / self.map.scale), axis=-1)
+        is_far = ~(away < _FARTHEST)
+        shifted = (xp.where(is_far & xp.isnan(value), -xp.inf, value + log_volume) for value in values)
+        return EndpointValues(*(xp.asarray(new, old.dtype) for new, old in zip(shifted, values, strict=True)))

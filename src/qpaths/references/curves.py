@@ -1,0 +1,244 @@
+"""Triangular maps fitted to draws: which coordinates bend which others, and by how much.
+
+Each coordinate is a regression on those before it, with a mean that is linear or quadratic and a log scale that is
+linear, fitted by maximum likelihood. A term that bends must earn its place: it is admitted if it raises the likelihood
+of draws to which it was not fitted. A conditional law is fitted rightly even where the draws miss the ends of a
+coordinate that drives others (the neck of a funnel), so that the next run reaches farther.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from ..arrays import one_thread, quiet
+from ..remarks import Refusal
+from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
+from .maps import Component, TriangularMap
+
+_HEAVIEST, _LIGHTEST = 5.0, 10.0
+"""Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""
+_CONSPICUOUS = 4.5
+"""Correlation in standard errors above which a term is tried."""
+_MOST_TERMS = 6
+"""Of each kind for one coordinate."""
+_GAIN = 0.05
+"""Nats per draw, on draws that were left out, for which a curved map is preferred to a linear one."""
+_LARGEST = 250
+"""Dimensions up to which curves are looked for."""
+_NUM_ROUNDS = 12
+_MEAN_LOG_NORMAL = -0.635
+"""E log |z| of a standard normal number."""
+
+
+class _Regression(NamedTuple):
+    """One coordinate given those before it."""
+
+    mean: Float[np.ndarray, " j"]
+    intercept: float
+    log_scale: float
+    squares: Float[np.ndarray, " j"]
+    slopes: Float[np.ndarray, " j"]
+
+
+class _Terms(NamedTuple):
+    """Which earlier coordinates bend the mean and the log scale of one."""
+
+    squares: Int[np.ndarray, " a"]
+    slopes: Int[np.ndarray, " b"]
+
+
+_NONE = _Terms(np.zeros(0, int), np.zeros(0, int))
+
+
+def fit_map(positions: Any, scores: Any = None) -> Fit:
+    """A Student-t distribution through a triangular map, curved where that is better on draws that were left out.
+
+    The linear map is fitted to draws and scores (`fit_reference`), the curved one to draws alone.
+    """
+    x = np.asarray(positions, float)
+    with one_thread(), quiet():
+        linear = fit_reference(x, scores)
+        curved = _fit_curved(x)
+        if curved is None:
+            return linear
+        noise, _ = curved.to_noise(x)
+        if not np.isfinite(noise).all() or looks_bimodal(noise):
+            return Fit(None, Refusal.SEVERAL_GROUPS) if linear.fitted is None else linear
+        df = float(np.clip(degrees_of_freedom(noise), _HEAVIEST, _LIGHTEST))
+        return Fit(Component(df, _shrunk(curved, ((df - 2) / df) ** 0.5)), None)
+
+
+def _shrunk(fitted: TriangularMap, factor: float) -> TriangularMap:
+    """The map of noise that is multiplied by a number first."""
+    terms = fitted.center, fitted.scale, fitted.order, fitted.means, fitted.log_scales + np.log(factor)
+    return TriangularMap.of(*terms, fitted.squares, fitted.slopes)
+
+
+def _fit_curved(x: HostRows) -> TriangularMap | None:
+    """The best curved map over a few orders of the coordinates; None where a linear one is as good."""
+    num, dimension = x.shape
+    if dimension < 2 or dimension > _LARGEST or num < 8 * dimension + 50:
+        return None
+    center, scale = np.median(x, axis=0), np.std(x, axis=0)
+    if not (scale > 0).all() or not np.isfinite(scale).all():
+        return None
+    v = (x - center) / scale
+    best, best_gain = None, _GAIN
+    for order in _orders(v):
+        terms, gain = _admitted(v[:, order])
+        if gain > best_gain:
+            best, best_gain = (order, terms), gain
+    if best is None:
+        return None
+    order, terms = best
+    return _assembled(v[:, order], terms, center, scale, order)
+
+
+def _assembled(
+    v: HostRows, terms: list[_Terms], center: Any, scale: Any, order: Int[np.ndarray, " d"]
+) -> TriangularMap:
+    dimension = v.shape[1]
+    means, squares, slopes = (np.zeros((dimension, dimension)) for _ in range(3))
+    intercepts, log_scales = np.zeros(dimension), np.zeros(dimension)
+    for j in range(dimension):
+        found = _fit(v[:, :j], v[:, j], terms[j])
+        means[j, :j], squares[j, :j], slopes[j, :j] = found.mean, found.squares, found.slopes
+        intercepts[j], log_scales[j] = found.intercept, found.log_scale
+    return _recentered((means, squares, slopes), intercepts, log_scales, center, scale, order)
+
+
+def _recentered(
+    matrices: tuple[Matrix, Matrix, Matrix], intercepts: Any, log_scales: Any, center: Any, scale: Any, order: Any
+) -> TriangularMap:
+    """Intercepts become part of the center: `v = w + shift`, where the shift solves the mean's equations at w = 0."""
+    means, squares, slopes = matrices
+    shift = np.zeros(len(intercepts))
+    for j in range(len(shift)):
+        shift[j] = intercepts[j] + means[j] @ shift + squares[j] @ shift**2
+    # (w + s)^2 = w^2 + 2 s w + s^2
+    means = means + 2 * squares * shift
+    log_scales = log_scales + slopes @ shift
+    moved = np.empty_like(center)
+    moved[order] = center[order] + scale[order] * shift
+    return TriangularMap.of(moved, scale, order, means, log_scales, squares, slopes)
+
+
+# Which terms.
+
+
+def _orders(v: HostRows) -> list[Int[np.ndarray, " d"]]:
+    """Orders of the coordinates: those that drive the scales of others first, those that drive means, and both."""
+    num = len(v)
+    log_size = np.log(np.abs(v - np.median(v, axis=0)) + 1e-12)
+    of_scales = _drivers(_correlations(log_size, v), num)
+    of_means = _drivers(_correlations(v, _without_linear(v)), num)
+    orders = [np.argsort(-score, kind="stable") for score in (of_scales, of_means, of_scales + of_means)]
+    kept = {tuple(order.tolist()): order for order in orders}
+    return list(kept.values())
+
+
+def _correlations(left: Float[np.ndarray, "n a"], right: Float[np.ndarray, "n b"]) -> Float[np.ndarray, "a b"]:
+    a, b = ((part - part.mean(axis=0)) / np.maximum(part.std(axis=0), 1e-300) for part in (left, right))
+    return a.T @ b / len(left)
+
+
+def _without_linear(v: HostRows) -> HostRows:
+    """Squares of the columns less what the columns themselves explain of them."""
+    squared = np.minimum(v**2, 25.0)
+    centered = v - v.mean(axis=0)
+    slope = np.sum(centered * squared, axis=0) / np.sum(centered**2, axis=0)
+    return squared - squared.mean(axis=0) - slope * centered
+
+
+def _drivers(correlations: Matrix, num: int) -> Float[np.ndarray, " d"]:
+    """How much each column drives others, less how much it is driven."""
+    strength = np.where(np.abs(correlations) * num**0.5 > _CONSPICUOUS, correlations**2, 0.0)
+    np.fill_diagonal(strength, 0.0)
+    return strength.sum(axis=0) - strength.sum(axis=1)
+
+
+def _admitted(v: HostRows) -> tuple[list[_Terms], float]:
+    """The terms of each coordinate that pass on the other half of the draws, and what they gain there per draw."""
+    half = len(v) // 2
+    terms, total = [_NONE], 0.0
+    for j in range(1, v.shape[1]):
+        tried = _tried(v[:, :j], v[:, j])
+        if not (tried.squares.size or tried.slopes.size):
+            terms.append(_NONE)
+            continue
+        none = _NONE.squares
+        sets = {(a.tobytes(), b.tobytes()): _Terms(a, b) for a in (tried.squares, none) for b in (tried.slopes, none)}
+        plain = _left_out(v, j, _NONE, half)
+        best, best_gain = _NONE, 0.0
+        for option in sets.values():
+            gains = _left_out(v, j, option, half) - plain
+            gain, noise = float(np.mean(gains)), float(np.std(gains)) / len(gains) ** 0.5
+            if np.isfinite(gain) and gain > max(best_gain, 2 * noise):
+                best, best_gain = option, gain
+        terms.append(best)
+        total += best_gain
+    return terms, total
+
+
+def _tried(before: HostRows, own: Float[np.ndarray, " n"]) -> _Terms:
+    """Earlier coordinates whose squares go with the residual, or which go with the log of its size."""
+    found = _fit(before, own, _NONE)
+    residual = (own - found.intercept - before @ found.mean)[:, None]
+    size = np.log(np.abs(residual) + 1e-12)
+    of_means, of_scales = _correlations(residual, _without_linear(before)), _correlations(size, before)
+    return _Terms(*(_strongest(part[0], len(own)) for part in (of_means, of_scales)))
+
+
+def _strongest(correlations: Float[np.ndarray, " j"], num: int) -> Int[np.ndarray, " k"]:
+    strength = np.abs(correlations) * num**0.5
+    order = np.argsort(-strength)[:_MOST_TERMS]
+    return np.sort(order[strength[order] > _CONSPICUOUS])
+
+
+def _left_out(v: HostRows, j: int, terms: _Terms, half: int) -> Float[np.ndarray, " n"]:
+    """Log likelihood of coordinate j at the draws of each half, fitted to the other."""
+    parts = []
+    for fitted, judged in ((v[:half], v[half:]), (v[half:], v[:half])):
+        found = _fit(fitted[:, :j], fitted[:, j], terms)
+        before, own = judged[:, :j], judged[:, j]
+        log_scale = found.log_scale + before @ found.slopes
+        residual = own - found.intercept - before @ found.mean - before**2 @ found.squares
+        parts.append(-log_scale - 0.5 * (residual * np.exp(-log_scale)) ** 2)
+    return np.concatenate(parts)
+
+
+# One regression.
+
+
+def _fit(before: HostRows, own: Float[np.ndarray, " n"], terms: _Terms) -> _Regression:
+    """Maximum likelihood: weighted least squares for the mean and Fisher scoring for the log scale, in turn.
+
+    The first log scale is a regression of `log |residual|`, whose slopes are right whatever the noise is.
+    """
+    num, width = before.shape
+    of_mean = np.column_stack([np.ones(num), before, before[:, terms.squares] ** 2])
+    of_scale = np.column_stack([np.ones(num), before[:, terms.slopes]])
+    coefficients = _least_squares(of_mean, own, np.ones(num))
+    residual = own - of_mean @ coefficients
+    if terms.slopes.size:
+        gamma = _least_squares(of_scale, np.log(np.abs(residual) + 1e-12) - _MEAN_LOG_NORMAL, np.ones(num))
+        information = 2 * of_scale.T @ of_scale
+        for _ in range(_NUM_ROUNDS):
+            precision = np.exp(np.clip(-2 * of_scale @ gamma, -60.0, 60.0))
+            coefficients = _least_squares(of_mean, own, precision)
+            residual = own - of_mean @ coefficients
+            excess = np.clip(residual**2 * precision, 0.0, 50.0) - 1
+            gamma = gamma + np.clip(np.linalg.solve(information, of_scale.T @ excess), -0.5, 0.5)
+    else:
+        gamma = np.array([0.5 * np.log(np.mean(residual**2) + 1e-300)])
+    squares, slopes = np.zeros(width), np.zeros(width)
+    squares[terms.squares], slopes[terms.slopes] = coefficients[1 + width :], gamma[1:]
+    return _Regression(coefficients[1 : 1 + width], float(coefficients[0]), float(gamma[0]), squares, slopes)
+
+
+def _least_squares(features: HostRows, values: Any, weights: Any) -> Float[np.ndarray, " k"]:
+    weighted = features * weights[:, None]
+    gram = features.T @ weighted
+    ridge = 1e-8 * np.trace(gram) / len(gram) * np.eye(len(gram))
+    return np.linalg.solve(gram + ridge, weighted.T @ values)

@@ -1,0 +1,232 @@
+"""Triangular maps: noise becomes draws of a curved distribution, one coordinate after the other.
+
+In some order of the coordinates, standardized to v, coordinate j is normal given those before it:
+
+    v_j = sum_k means[j, k] v_k + sum_k squares[j, k] f(v_k)^2 + exp(log_scales[j] + sum_k slopes[j, k] f(v_k)) z_j
+
+with k < j, and f(v) = clip(v) so that nothing overflows far out. Without squares and slopes the map is linear, and
+noise of a Student-t distribution through it is the multivariate Student-t distribution. From points to noise everything
+is a product of matrices. The way back is a triangular solve for each block of coordinates, and a block ends where a
+coordinate bends later ones.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float, Int
+
+from .._modules import Module
+from .._types import AnyArray, Rows, Vector
+from ..arrays import namespace
+
+_CLIP = 12.0
+"""Standard deviations beyond which a coordinate bends the later ones no further."""
+
+
+class TriangularMap(Module):
+    """A map from noise z to points x, and back; rows are points.
+
+    `center`, `scale` and `order` make the standardized coordinates, `v = ((x - center) / scale)[order]`. The matrices
+    are strictly lower triangular. `squares` and `slopes` are None in a linear map. `inverse` holds, for each block, the
+    inverse of `1 - means` within it.
+    """
+
+    center: Float[AnyArray, " d"]
+    scale: Float[AnyArray, " d"]
+    order: Int[AnyArray, " d"]
+    means: Float[AnyArray, "d d"]
+    log_scales: Float[AnyArray, " d"]
+    squares: Float[AnyArray, "d d"] | None
+    slopes: Float[AnyArray, "d d"] | None
+    inverse: Float[AnyArray, "d d"]
+    ends: tuple[int, ...] = eqx.field(static=True)
+    """Where the blocks end."""
+
+    @staticmethod
+    def of(
+        center: np.ndarray,
+        scale: np.ndarray,
+        order: np.ndarray,
+        means: np.ndarray,
+        log_scales: np.ndarray,
+        squares: np.ndarray | None = None,
+        slopes: np.ndarray | None = None,
+    ) -> "TriangularMap":
+        """The map with these terms; matrices of zeros count as none."""
+        squares, slopes = (None if part is None or not part.any() else part for part in (squares, slopes))
+        ends = _block_ends(squares, slopes, len(center))
+        inverse = np.zeros_like(means)
+        for start, end in _pairs(ends):
+            inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
+        return TriangularMap(center, scale, order, means, log_scales, squares, slopes, inverse, ends)
+
+    @staticmethod
+    def linear(mean: Float[np.ndarray, " d"], factor: Float[np.ndarray, "d d"]) -> "TriangularMap":
+        """`x = mean + factor z` with a lower triangular factor."""
+        scale = np.sqrt(np.sum(np.square(factor), axis=1))
+        standard = factor / scale[:, None]
+        diagonal = np.diag(standard)
+        unit = standard / diagonal
+        means = np.eye(len(mean)) - np.linalg.inv(unit)
+        order = np.arange(len(mean))
+        return TriangularMap.of(mean, scale, order, np.tril(means, -1), np.log(diagonal))
+
+    @property
+    def dimension(self) -> int:
+        return self.center.shape[0]
+
+    @property
+    def is_linear(self) -> bool:
+        return self.squares is None and self.slopes is None
+
+    @property
+    def factor(self) -> Float[AnyArray, "d d"]:
+        """Of a linear map: the derivative of points by noise."""
+        xp = namespace(self.means)
+        unit = self.inverse * xp.exp(self.log_scales)[None, :]
+        back = xp.argsort(self.order)
+        return self.scale[:, None] * unit[back]
+
+    def to_noise(self, positions: Rows) -> tuple[Rows, Vector]:
+        """Noise at some points, and the log determinant of its derivative by the points."""
+        v = self._standardized(positions)
+        log_scales = self._log_scales(v)
+        noise = (v - self._means(v)) * namespace(v).exp(-log_scales)
+        return noise, -self._log_volume(log_scales, v)
+
+    def to_points(self, noise: Rows) -> tuple[Rows, Vector]:
+        """Points at some noise, and the log determinant of their derivative by the noise."""
+        xp = namespace(noise)
+        parts: list[Any] = []
+        scales: list[Any] = []
+        for start, end in _pairs(self.ends):
+            before = xp.concatenate(parts, axis=-1) if parts else noise[:, :0]
+            own = slice(start, end)
+            log_scales = self._log_scales(before, own)
+            right = self._means(before, own) + xp.exp(log_scales) * noise[:, own]
+            parts.append(right @ self.inverse[own, own].T)
+            scales.append(xp.broadcast_to(log_scales, right.shape))
+        v = xp.concatenate(parts, axis=-1)
+        positions = self.center + self.scale * v[:, xp.argsort(self.order)]
+        return positions, self._log_volume(xp.concatenate(scales, axis=-1), v)
+
+    def slope_of_points(self, positions: Rows, noise: Rows, noise_slope: Rows) -> Rows:
+        """Gradient by the points of `h(noise) + log |d noise / d points|`, where `noise_slope` is that of h."""
+        xp = namespace(positions)
+        v = self._standardized(positions)
+        pulled = noise_slope * xp.exp(-self._log_scales(v))
+        slope = pulled - pulled @ self.means
+        bent, inside = _bent(v), xp.abs(v) < _CLIP
+        if self.squares is not None:
+            slope = slope - xp.where(inside, 2 * bent * (pulled @ self.squares), 0.0)
+        if self.slopes is not None:
+            slope = slope - xp.where(inside, (noise_slope * noise + 1.0) @ self.slopes, 0.0)
+        return slope[:, xp.argsort(self.order)] / self.scale
+
+    def slopes_of_noise(self, positions: Rows, noise: Rows, point_slopes: list[Rows]) -> list[Rows]:
+        """Gradients by the noise of `h(points) + log |d points / d noise|`, where `point_slopes` are those of each h.
+
+        Back through the triangle: `(d noise / d v)' a = d h / d v`, block by block from the last.
+        """
+        xp = namespace(positions)
+        v = self._standardized(positions)
+        bent, inside = _bent(v), xp.abs(v) < _CLIP
+        scales = xp.broadcast_to(xp.exp(self._log_scales(v)), v.shape)
+        volume = 0.0 if self.slopes is None else xp.where(inside, xp.sum(self.slopes, axis=0), 0.0)
+        return [
+            self._solve_back(slope[:, self.order] * self.scale[self.order] + volume, (bent, inside, scales), noise)
+            for slope in point_slopes
+        ]
+
+    def _solve_back(self, right: Rows, at: tuple[Rows, Any, Rows], noise: Rows) -> Rows:
+        xp = namespace(right)
+        bent, inside, scales = at
+        parts: list[Any] = []
+        for start, end in reversed(list(_pairs(self.ends))):
+            own, late = slice(start, end), slice(end, None)
+            rest = right[:, own]
+            if parts:
+                found = xp.concatenate(parts[::-1], axis=-1)
+                pulled = found / scales[:, late]
+                rest = rest + pulled @ self.means[late, own]
+                if self.squares is not None:
+                    curved = 2 * bent[:, own] * (pulled @ self.squares[late, own])
+                    rest = rest + xp.where(inside[:, own], curved, 0.0)
+                if self.slopes is not None:
+                    curved = (found * noise[:, late]) @ self.slopes[late, own]
+                    rest = rest + xp.where(inside[:, own], curved, 0.0)
+            parts.append(scales[:, own] * (rest @ self.inverse[own, own]))
+        return xp.concatenate(parts[::-1], axis=-1)
+
+    def _standardized(self, positions: Rows) -> Rows:
+        return ((positions - self.center) / self.scale)[:, self.order]
+
+    def _means(self, v: Any, own: slice = slice(None)) -> Any:
+        """Means of some coordinates from the first ones, as many as `v` has."""
+        num = v.shape[1]
+        means = v @ self.means[own, :num].T
+        return means if self.squares is None else means + _bent(v) ** 2 @ self.squares[own, :num].T
+
+    def _log_scales(self, v: Any, own: slice = slice(None)) -> Any:
+        log_scales = self.log_scales[own]
+        return log_scales if self.slopes is None else log_scales + _bent(v) @ self.slopes[own, : v.shape[1]].T
+
+    def _log_volume(self, log_scales: Any, v: Rows) -> Vector:
+        xp = namespace(self.scale, v)
+        volume = xp.sum(log_scales, axis=-1) + xp.sum(xp.log(self.scale))
+        return xp.broadcast_to(volume, v.shape[:1])
+
+
+def _bent(v: Any) -> Any:
+    return namespace(v).clip(v, -_CLIP, _CLIP)
+
+
+def _pairs(ends: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    return zip((0, *ends[:-1]), ends, strict=True)
+
+
+def _block_ends(squares: np.ndarray | None, slopes: np.ndarray | None, dimension: int) -> tuple[int, ...]:
+    """Just after each coordinate that bends others, and at the end."""
+    bends = np.zeros(dimension, bool)
+    for part in (squares, slopes):
+        if part is not None:
+            bends |= (part != 0).any(axis=0)
+    return tuple(sorted({*(np.flatnonzero(bends[:-1]) + 1).tolist(), dimension}))
+
+
+class Component(Module):
+    """Noise of a Student-t distribution through a triangular map: one part of a reference."""
+
+    df: float = eqx.field(static=True)
+    map: TriangularMap
+
+    @staticmethod
+    def linear(df: float, mean: np.ndarray, scale_matrix: np.ndarray) -> "Component":
+        """The multivariate Student-t distribution. NumPy raises an error where the matrix is not positive definite."""
+        return Component(df, TriangularMap.linear(mean, np.linalg.cholesky(scale_matrix)))
+
+    def log_prob_and_slope(self, positions: Rows) -> tuple[Vector, Rows]:
+        """Log density and its gradient."""
+        xp = namespace(positions)
+        dimension = self.map.dimension
+        noise, log_volume = self.map.to_noise(positions)
+        squared = xp.sum(noise**2, axis=-1)
+        constant = (
+            math.lgamma(0.5 * (self.df + dimension))
+            - math.lgamma(0.5 * self.df)
+            - 0.5 * dimension * math.log(math.pi * self.df)
+        )
+        log_prob = constant - 0.5 * (self.df + dimension) * xp.log1p(squared / self.df) + log_volume
+        noise_slope = -((self.df + dimension) / (self.df + squared))[..., None] * noise
+        slope = self.map.slope_of_points(positions, noise, noise_slope)
+        return log_prob.astype(positions.dtype), slope.astype(positions.dtype)
+
+    def draw(self, stream: Any, num: int) -> Rows:
+        """`num` rows."""
+        normals, gammas = stream.split(2)
+        noise = normals.normal((num, self.map.dimension))
+        mixing = gammas.gamma(0.5 * self.df, (num, 1)) / (0.5 * self.df)
+        return self.map.to_points(noise / mixing**0.5)[0]

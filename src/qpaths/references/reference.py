@@ -1,0 +1,101 @@
+"""A reference distribution: where to anneal from when the base is far from the target."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+from jaxtyping import Float
+
+from .._modules import Module
+from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
+from ..arrays import TracedStream, logsumexp, namespace
+from ..densities import DensityLike, draw, evaluate
+from ..evaluation import AbstractEvaluator, Layout
+from ..numerics import log_ess
+from ..standard_errors import importance_log_evidence
+from .coordinates import MappedEvaluator
+from .fitting import fit_reference
+from .maps import Component
+
+
+class Reference(Module):
+    """A mixture of components with a little of the base: normalized, easy to sample, and with the base's support.
+
+    Component i has the share `(1 - share) * shares[i]`. The share of the base is the defense: whatever mass of the
+    target the components miss, the weight there is at most `1 / share` times what it would be from the base. Evaluators
+    see that it is built on the base (`inner`) and evaluate that one alone, so that a run from a reference compiles
+    nothing. With `is_mapped` runs live in the coordinates of the first component's map.
+    """
+
+    components: tuple[Component, ...]
+    shares: Float[AnyArray, " k"]
+    inner: DensityLike
+    share: float = eqx.field(static=True)
+    layout: Layout = eqx.field(static=True)
+    is_mapped: bool = eqx.field(static=True, default=False)
+
+    def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
+        """Log density at rows and its gradient, from those of the base."""
+        xp = namespace(positions, log_inner)
+        found = [component.log_prob_and_slope(positions) for component in self.components]
+        shares = xp.concatenate([(1 - self.share) * xp.asarray(self.shares), xp.full(1, self.share)])
+        logs = xp.stack([*(value for value, _ in found), log_inner], axis=-1) + xp.log(shares).astype(log_inner.dtype)
+        value = logsumexp(logs, axis=-1)
+        if inner_slope is None:
+            return value, None
+        parts = xp.exp(logs - value[:, None])
+        slope = sum(parts[:, i : i + 1] * own for i, (_, own) in enumerate(found))
+        # Where the base has no mass its slope means nothing.
+        return value, slope + xp.where(parts[:, -1:] > 0, parts[:, -1:] * inner_slope, 0.0)
+
+    def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
+        """Rows of draws; `draw_inner(stream, num)` makes those of the base."""
+        which, far, *near = stream.split(2 + len(self.components))
+        number = which.uniform((num, 1))
+        rows = draw_inner(far, num)
+        xp = namespace(rows, number)
+        first = self.share
+        for component, share, own in zip(self.components, self.shares, near, strict=True):
+            drawn = component.draw(own, num).astype(rows.dtype)
+            rows, first = xp.where(number >= first, drawn, rows), first + (1 - self.share) * share
+        return rows
+
+    def in_coordinates(self, evaluator: AbstractEvaluator) -> AbstractEvaluator:
+        """The evaluator for runs from this reference."""
+        return MappedEvaluator(evaluator, self.components[0].map) if self.is_mapped else evaluator
+
+    def log_prob(self, x: Point) -> Scalar:
+        row = self.layout.rows(x)[None]
+        return self.given_inner(row, evaluate(self.inner, x, "base")[None], None)[0][0]
+
+    def sample(self, key: PRNGKey) -> Point:
+        def draw_inner(stream: Any, num: int) -> Any:
+            return self.layout.rows(draw(self.inner, stream.key, "base"))[None]
+
+        return self.layout.points(self.draw_rows(TracedStream(key), 1, draw_inner)[0])
+
+
+def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, *, stream: Any) -> float:
+    """Share of `num` draws from each component at which the target has no mass: beyond a hard bound. The largest."""
+    shares = []
+    for number, component in enumerate(reference.components):
+        positions = component.draw(stream.fold(number), num)
+        shares.append(float(np.mean(np.asarray(evaluator.values(positions).log_target) == -np.inf)))
+    return max(shares)
+
+
+def log_mass(evaluator: AbstractEvaluator, positions: Rows, *, stream: Any) -> tuple[float, float] | None:
+    """Log of the integral of the base and its standard error, by importance sampling around draws from it.
+
+    The proposal is fitted to `positions`; None where no fit can be trusted or too few of its draws have weight.
+    """
+    fitted = fit_reference(positions).fitted
+    if fitted is None:
+        return None
+    proposed = fitted.draw(stream, positions.shape[0])
+    log_weights = np.asarray(evaluator.values(proposed).log_base) - np.asarray(fitted.log_prob_and_slope(proposed)[0])
+    if not np.exp(log_ess(log_weights)) > 0.05 * positions.shape[0]:
+        return None
+    value, error = importance_log_evidence(log_weights)
+    return float(value), float(error)

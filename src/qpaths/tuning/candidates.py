@@ -1,0 +1,282 @@
+"""Where to anneal from: the base, a fit to a pilot's particles, or what ascents found, refined by short runs.
+
+Candidates are compared by the length of their path and by the mass that their pilots find. A candidate that finds less
+mass than another one is wrong, however short its path. What was tried comes out as records.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import numpy as np
+
+from .._types import Rows
+from ..cost import Cost
+from ..evaluation import evaluator_of
+from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
+from ..paths import AbstractPath
+from ..references.ascents import Ascents, find_modes, with_more_modes
+from ..references.coordinates import MappedEvaluator
+from ..references.curves import fit_map
+from ..references.fitting import Fit, fit_in_noise
+from ..references.maps import Component
+from ..references.reference import Reference, share_outside
+from ..remarks import Check, Refusal, Source
+from ..schedules import AdaptiveSchedule
+from .choices import BASE_SHARE, Attempt, Choice
+from .pilot import Pilot, run_pilot
+
+_PROBES, _MOST_OUTSIDE = 128, 0.25
+"""Draws from a reference, and the share of them that may lie where the target has no mass."""
+_SHORT = 0.7
+"""Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
+_ROUNDS = 6
+_LONGEST, _SETTLED = 1.1, 0.85
+"""Share of the length of the path before: above the first a round is dropped, above the second it is the last."""
+_GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
+"""By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
+share of what is left that their moves may cost."""
+_FEWEST_PER_DIMENSION = 5
+"""Draws below which a covariance is not fitted to them where the curvature is known."""
+_MOST_SHIFTED, _WIDEST = 4.0, 5.0
+"""Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
+_CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
+"""Of the short run from the base that looks for modes which ascents have missed: particles, and share of what pilots
+may cost."""
+_FARTHEST = 150.0
+"""Nats from the base to the target beyond which such a run would not arrive."""
+_NUM_PROBED, _NUM_CLIMBED = 512, 16
+"""Points at which the target is compared with a reference, and from how many of them another ascent starts."""
+_ASCENT_SHARE = 0.25
+"""Of what pilots may cost, for ascents."""
+
+
+_Found = tuple[AbstractPath[Any], Pilot]
+
+
+def choose_start(
+    path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
+) -> Choice:
+    """The path from the best candidate, found in pilots of `num_particles` particles for at most about `max_cost`."""
+    return _Search(path, kernel, num_particles, stream, max_cost).run()
+
+
+def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
+    """The same path from another base."""
+    return eqx.tree_at(lambda p: p.base, path, base)
+
+
+class _Search:
+    def __init__(
+        self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
+    ):
+        self.path, self.kernel, self.num_particles = path, kernel, num_particles
+        self.stream, self.max_cost = stream, max_cost
+        self.evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+        self.spent = Cost()
+        self.attempts: list[Attempt] = []
+        self.check: Check | None = None
+        self.num_pilots = 0
+
+    @property
+    def left(self) -> float:
+        return self.max_cost - self.spent.total
+
+    def run(self) -> Choice:
+        found = self._by_ascents()
+        if found is None:
+            found = self._by_pilot()
+        path, pilot = self._refined(*found)
+        return Choice(path, pilot, tuple(self.attempts), self.check, self.spent)
+
+    def _by_ascents(self) -> _Found | None:
+        """The path from the modes that ascents find, where its pilot arrives and nothing contradicts it."""
+        if not self.kernel.with_slopes:
+            self.attempts.append(Attempt(Source.ASCENTS, Refusal.NO_GRADIENT))
+            return None
+        ascents = find_modes(self.evaluator, self.stream.fold(100), int(_ASCENT_SHARE * self.max_cost / 2))
+        self._spend_gradients(ascents.num_gradients)
+        if ascents.refusal is not None:
+            self.attempts.append(Attempt(Source.ASCENTS, ascents.refusal))
+            return None
+        found = self._try(Source.ASCENTS, *ascents.components)
+        if found is None:
+            return None
+        more = with_more_modes(self.evaluator, ascents, self._uncovered(*found), by_mass=False)
+        self._spend_gradients(more.num_gradients)
+        if len(more.modes) > len(ascents.modes):
+            self._refuse(Refusal.MISSED_MODES)
+            ascents, found = more, self._try(Source.ASCENTS, *more.components)
+        return None if found is None else self._checked(found, ascents)
+
+    def _uncovered(self, path: AbstractPath[Any], pilot: Pilot) -> Rows:
+        """Points around the base and the components at which the target is highest, compared with the reference.
+
+        A narrow mode that no ascent met shows there: a single draw beside it has a weight of thousands.
+        """
+        reference: Any = path.base
+        far, near = self.stream.fold(101).split(2)
+        component = reference.components[0]
+        wide = component.map.center + 3 * (component.draw(near, _NUM_PROBED) - component.map.center)
+        positions = np.concatenate([np.asarray(self.evaluator.draw(far, _NUM_PROBED)), wide])
+        values = self.evaluator.values(positions)
+        self._spend_values(len(positions))
+        weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]
+        return positions[np.argsort(-np.nan_to_num(weights, nan=-np.inf))[:_NUM_CLIMBED]]
+
+    def _checked(self, found: _Found, ascents: Ascents) -> _Found | None:
+        """What ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
+        if self._distance(found[1]) > _FARTHEST:
+            self.check = Check.TOO_FAR
+            return found
+        num = _CHECK_PARTICLES if len(ascents.modes) == 1 else self.num_particles
+        first = self._pilot(self.path, num, (_CHECK_SHARE if num == _CHECK_PARTICLES else 0.5) * self.max_cost)
+        if not first.reached:
+            self.check = Check.NOT_REACHED
+            return found
+        more = with_more_modes(self.evaluator, ascents, first.draws[0], by_mass=True)
+        self._spend_gradients(more.num_gradients)
+        if more.refusal is not None:
+            self._refuse(more.refusal)
+            return None
+        if len(more.modes) > len(ascents.modes):
+            self._refuse(Refusal.MISSED_MODES)
+            completed = self._try(Source.ASCENTS, *more.components)
+            if completed is None:
+                return None
+            found = completed
+        refusal = _less_mass(first, found[1])
+        if refusal is not None:
+            self._refuse(refusal)
+            return None
+        self.check = Check.CONFIRMED
+        return found
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Take back the last candidate."""
+        self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
+
+    def _distance(self, pilot: Pilot) -> float:
+        """Nats from the base to the target: the divergence of the base from the draws of a pilot."""
+        positions, _ = pilot.draws
+        values = self.evaluator.values(positions)
+        self._spend_values(len(positions))
+        return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
+
+    def _by_pilot(self) -> _Found:
+        first = self._pilot(self.path, self.num_particles, 0.75 * self.left)
+        self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
+        return self.path, first
+
+    def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
+        """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
+        for _ in range(_ROUNDS):
+            source = Source.REFINED if isinstance(path.base, Reference) else Source.PILOT
+            if not self._is_worth_it(path, pilot):
+                break
+            fit = self._fit(path, pilot)
+            if fit.fitted is None:
+                self.attempts.append(Attempt(source, fit.refusal))
+                break
+            found = self._try(source, (fit.fitted,), np.ones(1), pilot)
+            if found is None:
+                break
+            settled = found[1].barrier > _SETTLED * pilot.barrier and _less_mass(found[1], pilot) is None
+            path, pilot = found
+            if settled:
+                break
+        return path, pilot
+
+    def _is_worth_it(self, path: AbstractPath[Any], pilot: Pilot) -> bool:
+        """Whether another round may help, and can be paid for."""
+        base = path.base
+        if not pilot.reached or not path.is_pointwise:
+            return False
+        if isinstance(base, Reference) and (pilot.barrier < _SHORT or len(base.components) > 1):
+            return False
+        return self.left > 1.2 * pilot.cost.total * (1.0 if isinstance(base, Reference) else 0.5)
+
+    def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
+        """To the draws of a pilot; where they are few for the dimension, one scale for each coordinate of its map."""
+        base, particles = path.base, pilot.state.particles
+        is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].map.is_linear
+        few = particles.position.shape[0] < _FEWEST_PER_DIMENSION * self.evaluator.dimension
+        if not few or not is_linear or particles.slopes is None:
+            return fit_map(*pilot.draws)
+        scores = pilot.annealing.evaluator.score(1.0, particles)
+        return fit_in_noise(base.components[0], particles.position, scores)  # type: ignore[attr-defined]
+
+    def _try(
+        self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None
+    ) -> _Found | None:
+        """The path from a reference and its pilot, unless it is refused; either is recorded."""
+        reference = Reference(
+            components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, _can_map(self.kernel)
+        )
+        facts = {"num_modes": len(components), "is_curved": not components[0].map.is_linear}
+        outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
+        self._spend_values(_PROBES * len(components))
+        if outside > _MOST_OUTSIDE:
+            self.attempts.append(Attempt(source, Refusal.HARD_BOUND, **facts))  # type: ignore[arg-type]
+            return None
+        path = from_base(self.path, reference)
+        pilot = self._pilot(path, self._num_particles(before), self.left)
+        refusal = _neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
+        if not pilot.reached:
+            refusal = Refusal.NOT_REACHED
+        elif before is not None:
+            longer = pilot.barrier > (_SHORT if source is Source.PILOT else _LONGEST) * before.barrier
+            found_more = _less_mass(pilot, before) is not None
+            refusal = _less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
+        self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
+        return (path, pilot) if refusal is None else None
+
+    def _num_particles(self, before: Pilot | None) -> int:
+        """More in each round, and enough for a fit in so many dimensions, as far as a part of what is left allows."""
+        if before is None:
+            return self.num_particles
+        num = before.state.log_weights.shape[0]
+        per_step = self.kernel.num_steps * self.kernel.cost.total
+        affordable = int(_ROUND_SHARE * self.left / (2 + (before.betas.size - 1) * per_step))
+        wanted = max(_GROWTH * num, _PER_DIMENSION * self.evaluator.dimension)
+        return int(np.clip(affordable, num, min(wanted, _MOST_PARTICLES)))
+
+    def _pilot(self, path: AbstractPath[Any], num_particles: int, max_cost: float) -> Pilot:
+        kernel = self.kernel
+        if isinstance(path.base, Reference) and path.base.is_mapped and isinstance(kernel, HMC | MALA):
+            # In the coordinates of the map a covariance from few particles would add more noise than it tells.
+            few = num_particles < 10 * self.evaluator.dimension
+            if few and kernel.preconditioner == "dense":
+                kernel = dataclasses.replace(kernel, preconditioner="diagonal")
+        stream = self.stream.fold(self.num_pilots)
+        self.num_pilots += 1
+        pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=max_cost)
+        self.spent += pilot.cost
+        return pilot
+
+    def _spend_gradients(self, num: int) -> None:
+        self.spent += Cost.gradients(num)
+
+    def _spend_values(self, num: int) -> None:
+        self.spent += Cost(target=num)
+
+
+def _can_map(kernel: AbstractKernel[Any]) -> bool:
+    """Whether the kernel moves particles in the coordinates of the evaluator alone."""
+    return isinstance(kernel, HMC | MALA | RandomWalk)
+
+
+def _neck(pilot: Pilot) -> Refusal | None:
+    """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
+    if not isinstance(pilot.annealing.evaluator, MappedEvaluator):
+        return None
+    noise = np.asarray(pilot.state.particles.position)
+    far = np.abs(np.median(noise, axis=0)).max() > _MOST_SHIFTED or np.std(noise, axis=0).max() > _WIDEST
+    return Refusal.NECK if far else None
+
+
+def _less_mass(before: Pilot, after: Pilot) -> Refusal | None:
+    """Whether the second pilot finds less mass than the first, beyond noise."""
+    loss = before.mass[0] - after.mass[0]
+    return Refusal.LESS_MASS if loss > 3 * math.hypot(before.mass[1], after.mass[1]) + 0.02 else None

@@ -1,0 +1,60 @@
+"""What was tried as a start of the path, what was chosen, and why."""
+
+import math
+from typing import Any, NamedTuple
+
+from ..cost import Cost
+from ..paths import AbstractPath
+from ..remarks import Check, Finding, Note, Refusal, Remark, Source
+from .pilot import Pilot
+
+BASE_SHARE = 0.05
+"""Of the base in a reference."""
+
+
+class Attempt(NamedTuple):
+    """One candidate: what its pilot found, and why it is not used, if it is not."""
+
+    source: Source
+    refusal: Refusal | None
+    length: float = math.nan
+    log_evidence: float = math.nan
+    log_evidence_se: float = math.nan
+    num_modes: int = 1
+    is_curved: bool = False
+
+
+class Choice(NamedTuple):
+    """The chosen path and its pilot, and how it was found."""
+
+    path: AbstractPath[Any]
+    pilot: Pilot
+    attempts: tuple[Attempt, ...]
+    check: Check | None
+    cost: Cost
+
+    @property
+    def used(self) -> Attempt:
+        """The last candidate that was not refused."""
+        return next(attempt for attempt in reversed(self.attempts) if attempt.refusal is None)
+
+    @property
+    def notes(self) -> tuple[Remark, ...]:
+        """What was chosen and why."""
+        used = self.used
+        if used.source is Source.BASE:
+            chosen = Note.FROM_BASE(length=used.length)
+        else:
+            kind = Note.FROM_CURVED if used.is_curved else Note.FROM_STUDENT
+            num_modes = used.num_modes if used.num_modes > 1 else None
+            chosen = kind(source=used.source, share=BASE_SHARE, length=used.length, num_modes=num_modes)
+        checks = () if self.check is None else (Note.CHECKED(check=self.check),)
+        refused = [Note.REFUSED(source=a.source, refusal=a.refusal) for a in self.attempts if a.refusal is not None]
+        return (chosen, *checks, *refused)
+
+    @property
+    def findings(self) -> tuple[Remark, ...]:
+        """What looks unreliable about it."""
+        if self.used.num_modes > 1 and self.check is not Check.CONFIRMED:
+            return (Finding.UNCONFIRMED(num_modes=self.used.num_modes),)
+        return ()

@@ -1,0 +1,160 @@
+"""Triangular maps: exact against derivatives by JAX, in both worlds, linear and curved."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import qpaths as qp
+from qpaths.arrays import HostStream
+from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.references.coordinates import MappedEvaluator
+from qpaths.references.maps import Component, TriangularMap
+from qpaths.references.reference import Reference
+
+DIMENSION = 5
+
+
+def curved():
+    """Every kind of term, in an order that is not that of the coordinates."""
+    rng = np.random.default_rng(0)
+    lower = np.tril(np.ones((DIMENSION, DIMENSION)), -1)
+    means, squares, slopes = (size * lower * rng.standard_normal(lower.shape) for size in (0.5, 0.2, 0.3))
+    squares[:, 1:] = 0
+    slopes[:, 2:] = 0
+    order = np.array([3, 0, 4, 1, 2])
+    center, scale = rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION)
+    return TriangularMap.of(center, scale, order, means, 0.2 * rng.standard_normal(DIMENSION), squares, slopes)
+
+
+def linear():
+    rng = np.random.default_rng(1)
+    factor = np.tril(rng.standard_normal((DIMENSION, DIMENSION)), -1) + np.diag(rng.uniform(0.5, 2.0, DIMENSION))
+    return TriangularMap.linear(rng.standard_normal(DIMENSION), factor)
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved])
+
+
+@MAPS
+def test_way_there_and_back(make):
+    fitted, noise = make(), np.random.default_rng(2).standard_normal((7, DIMENSION))
+    points, log_volume = fitted.to_points(noise)
+    back, log_volume_back = fitted.to_noise(points)
+    np.testing.assert_allclose(back, noise, atol=1e-12)
+    np.testing.assert_allclose(log_volume_back, -log_volume, atol=1e-12)
+
+
+@MAPS
+def test_log_volume_is_the_determinant_of_the_derivative(make):
+    fitted, noise = make(), np.random.default_rng(3).standard_normal((4, DIMENSION))
+    jacobians = jax.vmap(jax.jacobian(lambda row: fitted.to_points(row[None])[0][0]))(jnp.asarray(noise))
+    np.testing.assert_allclose(fitted.to_points(noise)[1], np.linalg.slogdet(jacobians)[1], rtol=1e-10)
+
+
+def test_linear_map_is_its_factor():
+    fitted = linear()
+    noise = np.random.default_rng(4).standard_normal((6, DIMENSION))
+    np.testing.assert_allclose(fitted.to_points(noise)[0], fitted.center + noise @ fitted.factor.T)
+    assert fitted.ends == (DIMENSION,)
+    assert curved().ends == (1, 2, DIMENSION)
+
+
+@MAPS
+def test_gradients_against_jax(make):
+    """Of a density of the noise by the points, and of a density of the points by the noise."""
+    fitted = make()
+    noise = 1.5 * np.random.default_rng(5).standard_normal((6, DIMENSION))
+    points = fitted.to_points(noise)[0]
+
+    def of_points(row):
+        z, log_volume = fitted.to_noise(row[None])
+        return jnp.sum(jnp.sin(z[0])) + log_volume[0]
+
+    wanted = jax.vmap(jax.grad(of_points))(jnp.asarray(points))
+    np.testing.assert_allclose(fitted.slope_of_points(points, noise, np.cos(noise)), wanted, rtol=1e-9, atol=1e-9)
+
+    def of_noise(row):
+        x, log_volume = fitted.to_points(row[None])
+        return jnp.sum(jnp.sin(x[0])) + log_volume[0]
+
+    wanted = jax.vmap(jax.grad(of_noise))(jnp.asarray(noise))
+    (found,) = fitted.slopes_of_noise(points, noise, [np.cos(points)])
+    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
+@MAPS
+def test_component_is_normalized_and_knows_its_score(make):
+    component, proposal = Component(8.0, make()), Component(3.0, make())
+    rows = proposal.draw(HostStream((1,)), 20_000)
+    weights = np.exp(component.log_prob_and_slope(rows)[0] - proposal.log_prob_and_slope(rows)[0])
+    assert abs(weights.mean() - 1) < 5 * weights.std() / len(weights) ** 0.5
+    few = rows[:5]
+    wanted = jax.vmap(jax.grad(lambda row: component.log_prob_and_slope(row[None])[0][0]))(jnp.asarray(few))
+    np.testing.assert_allclose(component.log_prob_and_slope(few)[1], wanted, rtol=1e-8, atol=1e-9)
+
+
+def test_far_noise_does_not_overflow():
+    fitted = curved()
+    points, log_volume = fitted.to_points(np.full((1, DIMENSION), 1e3))
+    assert np.isfinite(points).all()
+    assert np.isfinite(log_volume).all()
+
+
+def _path():
+    base = qp.MultivariateNormal(jnp.zeros(DIMENSION), 9 * jnp.eye(DIMENSION))
+    layout = Layout.of(jnp.zeros(DIMENSION))
+    components = Component(8.0, curved()), Component(30.0, linear())
+    reference = Reference(components, np.array([0.7, 0.3]), base, 0.05, layout, is_mapped=True)
+    return qp.GeometricPath(reference, qp.Density(lambda x: -0.5 * jnp.sum((x - 1) ** 4)))
+
+
+def test_evaluator_of_a_map_has_the_density_of_the_noise():
+    """Log densities with the determinant, and scores that are their derivatives, at several betas, in both worlds."""
+    path = _path()
+    layout = layout_of(path)
+    host, traced = (
+        MappedEvaluator(inner, path.base.components[0].map)
+        for inner in (HostEvaluator(path, layout, True), TracedEvaluator(path, layout))
+    )
+    noise = np.random.default_rng(6).standard_normal((5, DIMENSION))
+    particles = host.particles(noise, with_slopes=True)
+    points, log_volume = host.map.to_points(noise)
+    for beta in (0.0, 0.3, 1.0):
+        plain = jax.vmap(lambda x: path.log_density(beta, x))(jnp.asarray(points))
+        np.testing.assert_allclose(host.log_density(beta, particles.features), plain + log_volume, rtol=1e-10)
+
+        def log_density(row):
+            return traced.log_density(beta, traced.values(row[None]))[0]
+
+        wanted = jax.vmap(jax.grad(log_density))(jnp.asarray(noise))
+        np.testing.assert_allclose(host.score(beta, particles), wanted, rtol=1e-7, atol=1e-8)
+    np.testing.assert_allclose(host.layout.rows(host.layout.points(noise)), noise, atol=1e-10)
+    rows, scores = host.in_points(noise, host.score(1.0, particles))
+    np.testing.assert_allclose(rows, points)
+    np.testing.assert_allclose(scores, -2 * (points - 1) ** 3, rtol=1e-7, atol=1e-8)
+
+
+def test_shares_of_a_mixture(key):
+    """How often each part is drawn, and the density as the sum of its parts."""
+    base = qp.MultivariateNormal(jnp.zeros(1), 1e-4 * jnp.eye(1))
+    parts = tuple(Component.linear(30.0, np.array([center]), np.eye(1)) for center in (-50.0, 50.0))
+    reference = Reference(parts, np.array([0.2, 0.8]), base, 0.5, Layout.of(jnp.zeros(1)))
+    path = qp.GeometricPath(reference, base)
+    rows = HostEvaluator(path, layout_of(path), False).draw(HostStream((1,)), 10_000)[:, 0]
+    shares = [np.mean(rows < -25), np.mean(np.abs(rows) < 1), np.mean(rows > 25)]
+    np.testing.assert_allclose(shares, [0.1, 0.5, 0.4], atol=5 * 0.5 / 100)
+    value = reference.log_prob(jnp.array([50.0]))
+    np.testing.assert_allclose(value, np.log(0.4) + parts[1].log_prob_and_slope(np.array([[50.0]]))[0][0], rtol=1e-9)
+
+
+def test_runs_in_the_coordinates_of_a_map_are_unbiased(key):
+    """SMC on a path whose coordinates are curved: the evidence is that of the target."""
+    path = _path()
+    truth = DIMENSION * float(np.log(np.sum(np.exp(-0.5 * np.linspace(-8, 8, 100_001) ** 4)) * 16 / 100_000))
+    estimates = [
+        float(qp.SMC(1000, qp.LinearSchedule(9), qp.HMC(1, 3)).run(path, key=one).log_evidence)
+        for one in jax.random.split(key, 12)
+    ]
+    ratios = np.exp(np.array(estimates) - truth)
+    assert abs(ratios.mean() - 1) < 5 * ratios.std(ddof=1) / 12**0.5 < 0.5

@@ -1,0 +1,81 @@
+"""Where to anneal from: the right candidate on targets of each kind, and the mass that it finds."""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.stats import norm
+
+import qpaths as qp
+from qpaths.arrays import HostStream
+from qpaths.remarks import Refusal
+from qpaths.tuning.candidates import choose_start
+from qpaths.tuning.choices import Check, Source
+
+
+def choose(log_target, dimension, base_scale=1.0, num=400, max_cost=250_000.0, kernel=None):
+    base = qp.MultivariateNormal(jnp.zeros(dimension), base_scale**2 * jnp.eye(dimension))
+    path = qp.GeometricPath(base, qp.Density(log_target))
+    return choose_start(path, kernel or qp.HMC(num_leapfrog=5), num, HostStream((1,)), max_cost)
+
+
+def test_normal_posterior_in_150_dimensions():
+    scales = jnp.geomspace(1e-3, 1.0, 150)
+    choice = choose(lambda x: jnp.sum(norm.logpdf(x, 0.5, scales)), 150, num=100)
+    assert choice.used.source is Source.ASCENTS
+    assert choice.check is Check.TOO_FAR
+    value, error = choice.pilot.mass
+    assert abs(value) < 3 * error < 0.3
+    assert choice.cost.total < 30_000
+
+
+def funnel(x):
+    return norm.logpdf(x[0], scale=3.0) + jnp.sum(norm.logpdf(x[1:], scale=jnp.exp(0.5 * x[0])))
+
+
+def test_neck_of_a_funnel_is_refused_and_a_curved_map_is_found():
+    choice = choose(funnel, 6, num=600)
+    assert choice.attempts[0].source is Source.ASCENTS
+    assert choice.attempts[0].refusal in (Refusal.NECK, Refusal.LESS_MASS, Refusal.NO_OPTIMUM, Refusal.FLAT)
+    assert choice.used.is_curved
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.4
+
+
+def two_modes(x):
+    near, far = norm.logpdf(x - 3.0, scale=0.5), norm.logpdf(x + 3.0, scale=0.5)
+    return jnp.logaddexp(jnp.log(0.3) + jnp.sum(near), jnp.log(0.7) + jnp.sum(far))
+
+
+def test_two_modes_become_two_components():
+    choice = choose(two_modes, 3, 3.0)
+    assert choice.check is Check.CONFIRMED
+    np.testing.assert_allclose(choice.path.base.shares, [0.7, 0.3], atol=0.01)
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.2
+
+
+def test_without_gradients_nothing_climbs():
+    choice = choose(two_modes, 3, 3.0, kernel=qp.RandomWalk(10))
+    assert choice.attempts[0].refusal is Refusal.NO_GRADIENT
+
+
+def test_hard_bound_keeps_the_base():
+    """A density that is highest at its end: neither ascents nor a fit reach beyond it."""
+
+    def log_target(x):
+        return jnp.where(x[0] > 0, norm.logpdf(x[0]) + norm.logpdf(x[1]) + jnp.log(2.0), -jnp.inf)
+
+    choice = choose(log_target, 2)
+    assert choice.used.source is Source.BASE
+    assert choice.attempts[0].refusal is Refusal.HARD_BOUND
+
+
+def test_a_narrow_mode_that_ascents_overlook_is_found_from_the_base():
+    """Most of the mass in a narrow mode beside a wide one: the run from the base leads to it."""
+
+    def log_target(x):
+        wide, narrow = jnp.sum(norm.logpdf(x, scale=1.0)), jnp.sum(norm.logpdf(x - 2.0, scale=0.1))
+        return jnp.logaddexp(jnp.log(0.2) + wide, jnp.log(0.8) + narrow)
+
+    choice = choose(log_target, 2, 1.5)
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.4
