@@ -33,6 +33,7 @@ COLUMNS = (
     "of them in pilots",
     "CPU seconds",
     "annealed from",
+    "verdict",
 )
 
 
@@ -43,16 +44,17 @@ def show(*cells):
 def run(name, num_seeds, budget, verdicts):
     problem = PROBLEMS[name]()
     budget = budget or problem.budget
-    rows, chosen = [], {}
+    rows, chosen, levels = [], {}, {}
     for seed in range(num_seeds):
         start = time.process_time()
         result = qp.evidence(problem.base, problem.target, key=jax.random.key(seed), budget=budget)
         seconds = time.process_time() - start
         error, bar = float(result.log_evidence) - problem.truth, float(result.log_evidence_se)
-        pilots = int(result.verdict.split(" of them in pilots")[0].split()[-1].replace(",", ""))
-        rows.append((error, bar, np.hypot(bar, problem.truth_se), result.num_evaluations.cost, pilots, seconds))
-        source = result.verdict.split("annealed from ")[1].split(" (")[0].split(",")[0]
+        pilots = result.verdict.stopped.pilots
+        rows.append((error, bar, np.hypot(bar, problem.truth_se), result.num_evaluations.total, pilots, seconds))
+        source = str(getattr(result.verdict.chosen[0], "source", "the base"))
         chosen[source] = chosen.get(source, 0) + 1
+        levels[result.verdict.level] = levels.get(result.verdict.level, 0) + 1
         if verdicts:
             print(f"{name}, seed {seed}: {error:+.4f} +- {bar:.4f}\n{result.verdict}\n", flush=True)
     errors, bars, whole, costs, pilots, seconds = np.array(rows).T
@@ -69,6 +71,7 @@ def run(name, num_seeds, budget, verdicts):
         f"{np.median(pilots):,.0f}",
         f"{np.median(seconds):.1f}",
         ", ".join(f"{source} ({num})" for source, num in chosen.items()),
+        ", ".join(f"{level} ({num})" for level, num in levels.items()),
     )
 
 

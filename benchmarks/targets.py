@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jax.scipy.stats import norm
-from qpaths.experiments.datasets import load, log_sigmoid, logistic_regression
 
 import qpaths as qp
+from qpaths.experiments.paper.parts.datasets import load, log_sigmoid, logistic_regression
 
 DATA = Path(__file__).parent / "data"
 

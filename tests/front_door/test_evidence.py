@@ -10,8 +10,9 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
+from qpaths.algorithms.identities import Control, Identities
 from qpaths.algorithms.islands import Islands
-from qpaths.arrays import stream_of
+from qpaths.arrays import stack, stream_of
 from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
 from qpaths.front_door.checks import Balance, balance, probe
@@ -35,7 +36,20 @@ EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
 def _islands(log_evidence, se):
     num = len(log_evidence)
     stats = {"increment_variance": np.zeros((num, 1)), "length": np.zeros((num, 1))}
-    return Islands(np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4)), stats)
+    nothing = Identities(*(np.zeros((num, 0)) for _ in range(4)))
+    arrays = np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4))
+    return Islands(*arrays, stats, nothing)
+
+
+def _with_draws(path, samples):
+    """Islands whose draws are given, and the balance of their scores."""
+    num, each, _ = samples.shape
+    scores = np.asarray(jax.vmap(jax.vmap(jax.grad(path.target.log_prob)))(samples))
+    weights = np.full(each, 1 / each)
+    control = Control.from_draws(samples[0], scores[0], weights)
+    means = stack([control.means(rows, score, weights) for rows, score in zip(samples, scores, strict=True)])
+    islands = Islands(np.zeros(num), np.full(num, 0.1), samples, np.zeros((num, each)), {}, means)
+    return balance(evaluator(path), islands)
 
 
 def evaluator(path):
@@ -49,7 +63,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def result(model):
-    return qp.evidence(**model, key=jax.random.key(0), budget=BUDGET)
+    return qp.evidence(**model, key=jax.random.key(1), budget=BUDGET)
 
 
 def test_answer_and_draws(result):
@@ -74,24 +88,24 @@ def test_verdict_is_saved(result, tmp_path):
 def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_path):
     """The file holds the pilots and two batches; the call that goes on makes the batches that are missing, the same."""
     file = tmp_path / "state.npz"
-    rough = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, standard_error=0.02, checkpoint=file)
+    rough = qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, standard_error=0.02, checkpoint=file)
     assert rough.verdict.stopped.kind is Stop.STANDARD_ERROR
     assert float(rough.log_evidence_se) <= 0.02
     assert rough.num_evaluations.total < result.num_evaluations.total
-    whole = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
+    whole = qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
     assert float(whole.log_evidence) == float(result.log_evidence)
     assert float(whole.log_evidence_se) == float(result.log_evidence_se)
     with pytest.warns(UserWarning, match="exclude each other: .* a standard error of 1e-05 would take about"):
-        more = qp.evidence(**model, key=jax.random.key(0), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
+        more = qp.evidence(**model, key=jax.random.key(1), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
     assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
         qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
     other = {**model, "log_likelihood": lambda x: log_likelihood(x) - 1.0}
     with pytest.raises(ValueError, match="belongs to another run: `path` was"):
-        qp.evidence(**other, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
+        qp.evidence(**other, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
     other["log_likelihood"].__qualname__ = "log_likelihood"  # what a function computes cannot be seen from its name
     with pytest.raises(ValueError, match="belongs to other densities"):
-        qp.evidence(**other, key=jax.random.key(0), budget=BUDGET, checkpoint=file)
+        qp.evidence(**other, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
 
 
 def test_interrupt_returns_what_there_is(model, result, monkeypatch):
@@ -108,7 +122,7 @@ def test_interrupt_returns_what_there_is(model, result, monkeypatch):
         return once(*arguments, **options)
 
     monkeypatch.setattr(module, "run_islands", interrupted)
-    partial = qp.evidence(**model, key=jax.random.key(0), budget=BUDGET)
+    partial = qp.evidence(**model, key=jax.random.key(1), budget=BUDGET)
     assert Status(int(partial.status)) == Status.UNFINISHED
     assert partial.log_weights.size < result.log_weights.size
     assert partial.verdict.stopped.kind is Stop.INTERRUPTED
@@ -117,7 +131,7 @@ def test_interrupt_returns_what_there_is(model, result, monkeypatch):
 def test_base_that_never_meets_the_target_ends_in_a_warning():
     far = qp.Density(lambda x: jnp.where(jnp.all(jnp.abs(x - 40.0) < 1), 0.0, -jnp.inf))
     with pytest.warns(UserWarning, match="no particle reached the target"):
-        found = qp.evidence(BASE, far, key=jax.random.key(0), budget=BUDGET)
+        found = qp.evidence(BASE, far, key=jax.random.key(1), budget=BUDGET)
     assert float(found.log_evidence) == -jnp.inf
     assert float(found.log_evidence_se) == jnp.inf
     assert found.verdict.level == "wrong"
@@ -148,8 +162,8 @@ def test_certificate_on_simulated_data(model):
         simulated.append(x + 0.5 * jax.random.normal(key, x.shape))
         return simulated[-1]
 
-    found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(0), budget=BUDGET)
-    plain = qp.evidence(**model, data=jnp.ones(2), key=jax.random.key(0), budget=BUDGET)
+    found = qp.evidence(**model, data=jnp.ones(2), simulate=simulate, key=jax.random.key(1), budget=BUDGET)
+    plain = qp.evidence(**model, data=jnp.ones(2), key=jax.random.key(1), budget=BUDGET)
     assert found.num_evaluations.total > 1.1 * plain.num_evaluations.total  # the certificate comes on top
     bounds = next(note for note in found.verdict.chosen if note.kind is Note.CERTIFICATE)
     lower, lower_se, upper, upper_se = bounds.lower, bounds.lower_se, bounds.upper, bounds.upper_se
@@ -164,7 +178,7 @@ def test_prior_that_is_not_normalized_and_constant_likelihood_are_seen():
     shifted = qp.Density(lambda x: BASE.log_prob(x) + 1.0, BASE.sample)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = qp.evidence(shifted, shifted, key=jax.random.key(0), budget=BUDGET)
+        found = qp.evidence(shifted, shifted, key=jax.random.key(1), budget=BUDGET)
     messages = " ".join(str(warning.message) for warning in caught)
     assert re.search(r"does not integrate to 1 but to exp\((0.99|1.0)", messages)
     assert "the likelihood is constant" in messages
@@ -211,17 +225,14 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
     draws = rng.standard_normal((8, 4000, 2))
 
     def of(samples):
-        samples = np.stack([rows[:300] for rows in samples])
-        islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {})
-        return balance(evaluator(path), islands, 2400)
+        return _with_draws(path, np.stack([rows[:300] for rows in samples]))
 
     assert of(draws).error == 0
     cut = of([rows[rows[:, 0] > -1.28] for rows in draws])
     assert 0.1 < cut.error < 0.3
     bounded = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.where(x[0] > -1.28, BASE.log_prob(x), -jnp.inf)))
     samples = np.stack([rows[rows[:, 0] > -1.28][:300] for rows in draws])
-    islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 300)), {})
-    assert balance(evaluator(bounded), islands, 2400) == Balance(0.0, 1.0)
+    assert _with_draws(bounded, samples) == Balance(0.0, 1.0)
 
 
 def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
@@ -233,9 +244,7 @@ def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
 
     def of(first):
         rest = np.exp(first / 2)[..., None] * rng.standard_normal((*first.shape, 5))
-        samples = np.concatenate([first[..., None], rest], axis=-1)
-        islands = Islands(np.zeros(8), np.full(8, 0.1), samples, np.zeros((8, 500)), {})
-        return balance(evaluator(path), islands, 4000)
+        return _with_draws(path, np.concatenate([first[..., None], rest], axis=-1))
 
     first = 2 * rng.standard_normal((8, 5000))
     assert of(first[:, :500]).error == 0

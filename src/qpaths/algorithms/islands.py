@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .._types import Point
-from ..annealing import anneal
+from ..annealing import Annealing, State, anneal
 from ..arrays import stack, to_host
 from ..cost import Cost
 from ..numerics import log_mean_exp
@@ -15,6 +15,7 @@ from ..recipe import Recipe
 from ..remarks import Verdict
 from ..results import Result, Status
 from ..standard_errors import few_replicas
+from .identities import Control, Identities, identities
 from .smc import SMC
 
 NUM_ISLANDS = 8
@@ -31,6 +32,7 @@ class Islands(NamedTuple):
     log_weights: Float[np.ndarray, "runs n"]
     stats: Any
     """As those of a result, with an axis of runs in front."""
+    identities: Identities
 
     def __add__(self, other: Any) -> "Islands":
         return jax.tree.map(lambda a, b: np.concatenate([a, b]), self, other)
@@ -98,7 +100,13 @@ class Islands(NamedTuple):
 def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
     """`NUM_ISLANDS` independent runs of SMC."""
     algorithm = _smc(recipe, num_particles)
-    return stack([_run_island(algorithm, recipe, one) for one in stream.split(NUM_ISLANDS)])
+    control, islands = None, []
+    for one in stream.split(NUM_ISLANDS):
+        annealing, state = algorithm.begin(recipe.path, key=one)
+        state, stats = anneal(annealing, state)
+        control = Control.of(annealing, state) if control is None else control
+        islands.append(_island(algorithm, annealing, state, stats, identities(annealing, state, control)))
+    return stack(islands)
 
 
 def cost_of_islands(recipe: Recipe, num_particles: int) -> Cost:
@@ -111,13 +119,11 @@ def _smc(recipe: Recipe, num_particles: int) -> SMC:
     return SMC(num_particles, recipe.schedule, recipe.kernel, moves_last=False)
 
 
-def _run_island(algorithm: SMC, recipe: Recipe, stream: Any) -> Islands:
-    """One run; where no particle has any weight in the end, what it did until then."""
-    annealing, state = algorithm.begin(recipe.path, key=stream)
-    state, stats = anneal(annealing, state)
+def _island(algorithm: SMC, annealing: Annealing, state: State, stats: Any, means: Identities) -> Islands:
+    """What one run found; where no particle has any weight in the end, what it did until then."""
     collapsed = int(state.fault.status) == Status.COLLAPSED
     if collapsed:
-        num = recipe.num_steps - stats["beta"].size
+        num = annealing.num_stages - stats["beta"].size
         stats = {name: np.concatenate([rows, np.repeat(rows[-1:], num, axis=0)]) for name, rows in stats.items()}
         state = state._replace(fault=state.fault._replace(status=np.asarray(int(Status.OK))))
     result = to_host(algorithm.finish(annealing, state, stats))
@@ -127,4 +133,5 @@ def _run_island(algorithm: SMC, recipe: Recipe, stream: Any) -> Islands:
         result.samples,
         result.log_weights,
         result.stats,
+        means,
     )

@@ -109,6 +109,10 @@ class AbstractEvaluator(abc.ABC):
             for density, pair in zip(ends.values(), found, strict=True)
         ]
 
+    def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
+        """Positions and scores in the coordinates of the densities, for a run that has coordinates of its own."""
+        return positions, score
+
     # The path's arithmetic: no density is evaluated.
 
     def log_density(self, beta: RealLike, features: Any) -> FloatArray:

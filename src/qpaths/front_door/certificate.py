@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .._types import Point
 from ..algorithms import BDMC
 from ..cost import Cost
@@ -10,10 +12,11 @@ from ..evaluation import layout_of
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..remarks import Note, Remark
+from ..schedules import FixedSchedule
 from ..tuning import tune_population
 from .endpoints import path_given
 
-_CHAINS = 64
+_CHAINS, _FEWEST_DISTRIBUTIONS = 64, 17
 
 
 class Simulated(NamedTuple):
@@ -43,6 +46,9 @@ def certify(
     """Bounds of bidirectional Monte Carlo by the same procedure, and what they cost on top of the budget."""
     tune_stream, run_stream = stream.fold(2).split(2)
     recipe = tune_population(simulated.path, key=tune_stream, budget=budget, kernel=kernel, reference=reference)
-    bounds = recipe.run(BDMC, _CHAINS, simulated.truth, key=run_stream)
+    num = max(_FEWEST_DISTRIBUTIONS, recipe.num_steps + 1)
+    betas = np.interp(np.linspace(0, recipe.num_steps, num), np.arange(recipe.num_steps + 1), recipe.betas)
+    # The chains back all start at one point, and need some moves before they say how much that matters.
+    bounds = BDMC(_CHAINS, FixedSchedule(betas), recipe.kernel).run(recipe.path, simulated.truth, key=run_stream)
     numbers = {name: float(getattr(bounds, name)) for name in ("lower", "lower_se", "upper", "upper_se", "gap")}
     return Note.CERTIFICATE(**numbers), recipe.num_evaluations + bounds.num_evaluations

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 from .. import storage
 from .._types import PRNGKey
+from ..algorithms.identities import Identities
 from ..algorithms.islands import Islands
 from ..checkpoints import check_features, check_folder, check_settings, describe_all
 from ..evaluation import Layout
@@ -20,6 +21,10 @@ class CallState(NamedTuple):
     recipe: Recipe
     islands: Islands | None
     num_batches: int
+
+
+def _islands(tree: dict[str, Any]) -> Islands:
+    return Islands(**{**tree, "identities": Identities(**tree["identities"])})
 
 
 class File:
@@ -41,14 +46,18 @@ class File:
         _, notes, tree = storage.read(self.name, ("evidence",))
         check_settings(self.name, notes["settings"], self.settings)
         check_features(self.name, tree["features"], self.features)
-        islands = None if tree["islands"] is None else Islands(**tree["islands"])
+        islands = None if tree["islands"] is None else _islands(tree["islands"])
         return CallState(from_tree(notes["recipe"], tree["recipe"], *self.parts), islands, notes["num_batches"])
 
     def write(self, progress: CallState) -> None:
         """Replace the file as a whole."""
         if self.name is not None:
             notes, arrays = to_tree(progress.recipe)
-            islands = None if progress.islands is None else progress.islands._asdict()
+            islands = (
+                None
+                if progress.islands is None
+                else progress.islands._asdict() | {"identities": progress.islands.identities._asdict()}
+            )
             storage.write(
                 self.name,
                 "evidence",

@@ -12,6 +12,7 @@ from ..algorithms.islands import Islands
 from ..arrays import quiet, to_host
 from ..densities import DensityLike, evaluate, is_numpy
 from ..evaluation import AbstractEvaluator
+from ..numerics import log_mean_exp
 from ..paths.base import EndpointValues
 from ..references.reference import log_mass
 from ..remarks import Finding, Remark
@@ -19,9 +20,11 @@ from ..remarks import Finding, Remark
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""
 _NUM_PROBED, _NUM_AGAIN = 64, 8
-_UNBALANCED = 0.001
+_ISLANDS_PER_DIMENSION = 10
+"""Islands for each dimension, from which their means are regressed on each other."""
+_UNBALANCED = 1e-4
 """Probability of noise below which scores are said not to balance."""
-_PROBES = 256
+NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
 
 
@@ -110,55 +113,53 @@ class Balance(NamedTuple):
         return self.imbalance if self.probability < _UNBALANCED else 0.0
 
 
-def balance(evaluator: AbstractEvaluator, islands: Islands, num_draws: int) -> Balance:
-    """Look at the mean of the target's score over some draws, which is zero for a target without hard bounds (Stein).
+def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
+    """Whether the target's score averages to zero over all draws, as it does for a target without hard bounds (Stein).
 
     Draws that end where the target does not (before the neck of a funnel, say) leave it open at that end, even if every
-    run ends there. The noise is what the means of the islands show; `_less_noise` takes most of it away first.
+    run ends there. The noise is what the means of the islands show.
     """
     from scipy.special import stdtr
 
-    num_islands = islands.log_weights.shape[0]
-    each = max(1, min(islands.log_weights.shape[1], num_draws // num_islands))
-    rows, scores, outside = _scores(evaluator, evaluator.layout.rows(islands.samples)[:, :each])
-    if outside.any() or not np.isfinite(scores).all():
+    found = islands.identities
+    if not found.scores.size or not np.isfinite(found.scores).all() or _is_bounded(evaluator, islands):
         return Balance(0.0, 1.0)
-    weights = np.exp(islands.log_weights - np.max(islands.log_weights, axis=1, keepdims=True))[:, :each, None]
-    values = _less_noise(rows, scores, weights.reshape(-1, 1)).reshape(num_islands, each, -1)
-    means = np.sum(weights * values, axis=1) / np.sum(weights, axis=1)
-    mean, noise = means.mean(axis=0), np.std(means, axis=0, ddof=1) / num_islands**0.5
-    tail = 2 * stdtr(num_islands - 1, -np.abs(mean) / np.maximum(noise, 1e-300))
-    spread = np.atleast_2d(np.cov(rows.T, aweights=weights.ravel()))
-    imbalance = max(0.0, float(mean @ spread @ mean - np.diag(spread) @ noise**2)) ** 0.5
-    return Balance(imbalance, min(1.0, float(np.min(tail)) * tail.size))
+    # Weighted by the evidence of each island: a mean for each by itself would be biased by its own noise.
+    share = np.exp(islands.log_evidence - log_mean_exp(islands.log_evidence))[:, None]
+    mean, noise, freedom = _intercept(*(share * values for values in (found.scores, found.virials, found.controlled)))
+    variance = np.mean(share * found.variances, axis=0)
+    tail = 2 * stdtr(freedom, -np.abs(mean) / np.maximum(noise, 1e-300))
+    worst = int(np.argmin(tail))
+    imbalance = float(variance[worst] * max(mean[worst] ** 2 - noise[worst] ** 2, 0.0)) ** 0.5
+    return Balance(imbalance, min(1.0, float(tail[worst]) * tail.size))
 
 
-def _less_noise(
-    rows: Float[np.ndarray, "n d"], scores: Float[np.ndarray, "n d"], weights: Float[np.ndarray, "n 1"]
-) -> Float[np.ndarray, "n d"]:
-    """The scores less what the virials `x_j score_j + 1` explain of them, which have mean zero as well.
+def _intercept(
+    scores: Float[np.ndarray, "runs d"],
+    virials: Float[np.ndarray, "runs d"],
+    controlled: Float[np.ndarray, "runs d"],
+) -> tuple[Float[np.ndarray, " d"], Float[np.ndarray, " d"], int]:
+    """The mean score where all virials are zero, its standard error, and the degrees of freedom of that.
 
-    Where the scale of some coordinates depends on another (funnels, hierarchical models) the score of that other is
-    mostly the sum of their virials, and what is left of it tells a missing end from a tenth of the draws.
+    Scores and virials share most of their noise where the scale of a coordinate depends on another. The intercept of a
+    regression of the islands' means is free of it.
     """
     num, dimension = scores.shape
-    if num < 20 * dimension:
-        return scores
+    if num < _ISLANDS_PER_DIMENSION * dimension:
+        return controlled.mean(axis=0), np.std(controlled, axis=0, ddof=1) / num**0.5, num - 1
+    center = virials.mean(axis=0)
+    explained, wanted = virials - center, scores - scores.mean(axis=0)
+    coefficients = np.linalg.lstsq(explained, wanted, rcond=None)[0]
+    freedom = num - dimension - 1
+    residual = np.sqrt(np.sum(np.square(wanted - explained @ coefficients), axis=0) / freedom)
+    leverage = 1 / num + center @ np.linalg.pinv(explained.T @ explained) @ center
+    return scores.mean(axis=0) - center @ coefficients, residual * leverage**0.5, freedom
 
-    def mean(values: Float[np.ndarray, "n d"]) -> Float[np.ndarray, " d"]:
-        return np.sum(weights * values, axis=0) / np.sum(weights)
 
-    virials = (rows - mean(rows)) * scores + 1.0
-    root = np.sqrt(weights)
-    coefficients = np.linalg.lstsq(root * (virials - mean(virials)), root * (scores - mean(scores)), rcond=None)[0]
-    return scores - virials @ coefficients
-
-
-def _scores(evaluator: AbstractEvaluator, rows: Any) -> tuple[Any, Any, Any]:
-    """Rows of all islands, the target's scores there, and at which points beyond them the target has no mass."""
-    rows = np.asarray(rows, float).reshape(-1, rows.shape[-1])
-    particles = evaluator.particles(rows, with_slopes=True)
+def _is_bounded(evaluator: AbstractEvaluator, islands: Islands) -> bool:
+    """Whether the target has no mass at some points beyond the draws: the identity then has terms at the bound."""
+    rows = np.asarray(evaluator.layout.rows(islands.samples), float)
+    rows = rows.reshape(-1, rows.shape[-1])[islands.log_weights.ravel() > -np.inf][: NUM_PROBES + 2]
     # Differences of draws reach beyond them in every direction in which they spread.
     beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))
-    outside = evaluator.values(beyond[:_PROBES]).log_target
-    return rows, *to_host((evaluator.score(1.0, particles), outside == -np.inf))
+    return bool((np.asarray(evaluator.values(beyond[:NUM_PROBES]).log_target) == -np.inf).any())

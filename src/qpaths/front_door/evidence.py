@@ -21,7 +21,7 @@ from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
-from .checks import Balance, balance, probe
+from .checks import NUM_PROBES, Balance, balance, probe
 from .endpoints import model_path
 from .findings import findings
 from .limits import Limits
@@ -108,8 +108,8 @@ def evidence(
         islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
     scores = Balance(0.0, 1.0)
     if kernel.with_slopes:
-        scores = balance(evaluator, islands, limits.num_checked)
-        extra += Cost(target_gradient=limits.num_checked)
+        scores = balance(evaluator, islands)
+        extra += Cost(target=NUM_PROBES)
     found = findings(islands, state.recipe, scores)
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:

@@ -7,6 +7,7 @@ from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
 from ..cost import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
+from .checks import NUM_PROBES
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
@@ -45,14 +46,9 @@ class Limits(NamedTuple):
         """What the pilots take as the budget where there is none in evaluations."""
         return BUDGET if math.isinf(self.budget) else int(self.budget)
 
-    @property
-    def num_checked(self) -> int:
-        """Draws at which the scores are checked in the end, each with a gradient."""
-        return min(4096, self.finite_budget // 50)
-
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
-        left = self.finite_budget - recipe.num_evaluations.total - 2 * self.num_checked
+        left = self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
         return max(4, int(total / num_batches))
@@ -64,7 +60,7 @@ class Limits(NamedTuple):
         numbers = {"spent": spent.total, "pilots": pilots.total, "wanted": self.standard_error}
         if error <= self.standard_error:
             return Stop.STANDARD_ERROR(**numbers)
-        if spent.total + batch.total + 2 * self.num_checked > self.budget:
+        if spent.total + batch.total + NUM_PROBES > self.budget:
             return Stop.BUDGET(**numbers, needed=needed)
         if seconds > self.seconds:
             return Stop.SECONDS(**numbers, needed=needed, seconds=seconds)

@@ -31,6 +31,8 @@ _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
 _SHORT = 0.7
 """Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
+_SHORT_CURVED = 0.2
+"""The same from a curved reference. A slope that is a little off makes heavy weights far out."""
 _ROUNDS = 6
 _LONGEST, _SETTLED = 1.1, 0.85
 """Share of the length of the path before: above the first a round is dropped, above the second it is the last."""
@@ -193,8 +195,10 @@ class _Search:
         base = path.base
         if not pilot.reached or not path.is_pointwise:
             return False
-        if isinstance(base, Reference) and (pilot.barrier < _SHORT or len(base.components) > 1):
-            return False
+        if isinstance(base, Reference):
+            short = _SHORT if base.components[0].map.is_linear else _SHORT_CURVED
+            if pilot.barrier < short or len(base.components) > 1:
+                return False
         return self.left > 1.2 * pilot.cost.total * (1.0 if isinstance(base, Reference) else 0.5)
 
     def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:

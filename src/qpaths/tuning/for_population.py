@@ -11,6 +11,7 @@ from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
+from ..references.reference import Reference
 from ..remarks import Finding, Note, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
 from .candidates import choose_start
@@ -84,10 +85,17 @@ def tune_population(
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        num_steps = 1 if pilot.barrier < _ONE_STEP else math.ceil(pilot.barrier / _STEP_LENGTH)
+        num_steps = math.ceil(pilot.barrier / _STEP_LENGTH)
+        if pilot.barrier < _ONE_STEP:
+            num_steps = 2 if _is_curved(path.base) else 1
         betas = respace(betas, pilot.lengths, 1 + num_steps)
     notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
+
+
+def _is_curved(base: Any) -> bool:
+    """Whether it is a curved reference, whose weights may have heavy tails: moves must then help."""
+    return isinstance(base, Reference) and not base.components[0].map.is_linear
 
 
 def _with_best_q(

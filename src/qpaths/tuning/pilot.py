@@ -16,7 +16,6 @@ from ..arrays import to_host
 from ..cost import Cost
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
-from ..references.coordinates import MappedEvaluator
 from ..references.reference import Reference
 from ..results import Result
 from ..schedules import AbstractSchedule
@@ -62,9 +61,7 @@ class Pilot(NamedTuple):
         """Positions of the last particles, and the target's scores there if the kernel has them."""
         particles, evaluator = self.state.particles, self.annealing.evaluator
         scores = None if particles.slopes is None else evaluator.score(1.0, particles)
-        if isinstance(evaluator, MappedEvaluator):
-            return to_host(evaluator.in_points(particles.position, scores))
-        return to_host((particles.position, scores))
+        return to_host(evaluator.in_points(particles.position, scores))
 
     @property
     def mass(self) -> tuple[float, float]:
