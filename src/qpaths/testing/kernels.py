@@ -73,7 +73,7 @@ class _Case(NamedTuple):
     @staticmethod
     def of(kernel: AbstractKernel[Any], key: PRNGKey, num: int) -> "_Case":
         stream = stream_of(key, host=True)
-        evaluator = _Counting(_path(_log_target), Layout.of(np.zeros(2)), kernel.with_slopes)
+        evaluator = _Counting(_path(_log_target), Layout.of(jnp.zeros(2)), kernel.with_slopes)
         others, draws = (_draw(stream.fold(i), num) for i in (0, 1))
         particles = evaluator.particles(others, with_slopes=kernel.with_slopes)
         params = kernel.fit(Cloud(evaluator, _BETA, particles, np.zeros(num)), stream.fold(2), None)
