@@ -41,6 +41,15 @@ def test_the_reference_has_no_other_names():
             importlib.import_module(entry)  # a module, or an error that says which name is gone
 
 
+@pytest.mark.parametrize(("module", "names"), [("qpaths", "_MOVED"), ("qpaths.models", "_RENAMED")])
+def test_old_names_work_and_are_in_the_changelog(module, names):
+    changelog, owner = (ROOT / "CHANGELOG.md").read_text(), importlib.import_module(module)
+    for old, new in getattr(owner, names).items():
+        with pytest.warns(DeprecationWarning, match=rf"is now `{module}.{new}`"):
+            assert getattr(owner, old).__name__ == new.rpartition(".")[2]
+        assert f"`{old}`" in changelog or f"`estimators.{old}`" in changelog
+
+
 def test_every_page_is_in_the_navigation():
     pages = set(re.findall(r"(\w+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
     assert pages == {path.name for path in (ROOT / "docs").glob("*.md")}
