@@ -1,6 +1,7 @@
 """The documentation names what there is: every public name, no other, all pages, and a map of the present layers."""
 
 import ast
+import doctest
 import functools
 import importlib
 import re
@@ -10,12 +11,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "qpaths"
 REFERENCE = (ROOT / "docs" / "reference.md").read_text()
 
 
 def _public():
     """The names that `__init__.pyi` offers, modules included."""
-    tree = ast.parse((ROOT / "src" / "qpaths" / "__init__.pyi").read_text())
+    tree = ast.parse((SOURCE / "__init__.pyi").read_text())
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     return [alias.asname or alias.name for node in imports for alias in node.names]
 
@@ -48,6 +50,17 @@ def test_old_names_work_and_are_in_the_changelog(module, names):
         with pytest.warns(DeprecationWarning, match=rf"is now `{module}.{new}`"):
             assert getattr(owner, old).__name__ == new.rpartition(".")[2]
         assert f"`{old}`" in changelog or f"`estimators.{old}`" in changelog
+
+
+WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>>" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", WITH_EXAMPLES, ids=lambda path: path.stem)
+def test_examples_in_docstrings(path):
+    module = importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
 
 
 def test_every_page_is_in_the_navigation():
