@@ -6,7 +6,7 @@ import zlib
 from pathlib import Path
 
 # Nearly all the time of the tests is compilation of programs that run for milliseconds. `XLA_FLAGS= make test` runs
-# them with the compiler's usual optimisations, which take twice as long.
+# them with the compiler's usual optimizations, which take twice as long.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
 
 import jax

@@ -34,6 +34,7 @@ _MOVED = {
     "iwae": "algorithms.iwae",
     "lower_bound": "algorithms.lower_bound",
     "neighbor_log_ratios": "estimators.neighbor_log_ratios",
+    "neighbour_log_ratios": "estimators.neighbor_log_ratios",
     "stepping_stone": "estimators.stepping_stone",
     "thermodynamic_integration": "estimators.thermodynamic_integration",
 }

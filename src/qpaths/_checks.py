@@ -1,4 +1,7 @@
-"""Checks of arguments that are concrete; traced ones pass, and bad values among them come out as NaN or a status."""
+"""Checks of arguments that are concrete.
+
+Traced arguments pass, since no error can depend on them; bad values among them come out as NaN or a status.
+"""
 
 import numbers
 from typing import Any

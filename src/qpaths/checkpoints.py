@@ -14,7 +14,10 @@ from .arrays import namespace
 
 
 def describe_all(parts: dict[str, Any]) -> dict[str, str]:
-    """Settings in words that are the same in every process."""
+    """Settings as text that is the same in every process, with a digest of their arrays.
+
+    Addresses of functions are left out, since they differ from process to process.
+    """
     return {name: _describe(part) for name, part in parts.items()}
 
 
@@ -27,6 +30,7 @@ def check_folder(path: str | os.PathLike[str]) -> None:
 
 
 def _describe(part: Any) -> str:
+    """One setting as text: numbers as they are, a tree by its form and a digest of its numbers."""
     if part is None or isinstance(part, str | int | float):
         return str(part)
     leaves, structure = jax.tree.flatten(part)
@@ -76,7 +80,11 @@ def _short(text: str) -> str:
 
 
 def filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
-    """The stored arrays in the structure of the template."""
+    """The stored arrays in the structure of the template, a state of the run that is to continue.
+
+    Raises an error where names, shapes or types differ, since a file of another version or precision would give other
+    numbers.
+    """
     arrays, wanted = _by_name(stored), _by_name(template)
     if arrays.keys() != wanted.keys():
         raise ValueError(

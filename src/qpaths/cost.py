@@ -8,7 +8,18 @@ import warnings
 class Cost:
     """Numbers of evaluations: of values alone, and of values together with their gradient.
 
-    Costs add up and can be multiplied by a number: `start + num_steps * kernel.cost`.
+    Costs add up and can be multiplied by a number.
+
+    Attributes:
+        base: Values of the base.
+        target: Values of the target.
+        base_gradient: Values with gradient of the base.
+        target_gradient: Values with gradient of the target.
+
+    Examples:
+        >>> total = Cost.values(100) + 3 * Cost.gradients(50)
+        >>> total.target, total.target_gradient, total.total
+        (100, 150, 400)
     """
 
     base: int = 0

@@ -18,6 +18,10 @@ def log_q(u: RealLike, q: RealLike) -> FloatArray:
     """The q-logarithm `(u^(1-q) - 1) / (1 - q)`, the natural logarithm at q = 1 (paper, eq. lnq).
 
     Defined for u >= 0 (NaN below). At u = 0 it is `-1/(1-q)` for q < 1 and `-inf` otherwise.
+
+    Examples:
+        >>> float(log_q(4.0, 0.5))  # 2 (sqrt(4) - 1)
+        2.0
     """
     check_not_nan("q", q)
     u, q = promote_jax(u, q)
@@ -59,6 +63,10 @@ def exp_q(x: RealLike, q: RealLike) -> FloatArray:
     """The q-exponential `[1 + (1-q) x]_+^(1/(1-q))`, the exponential at q = 1 (paper, eq. expq).
 
     The inverse of `log_q`. For q < 1 it is 0 for `x <= -1/(1-q)`; for q > 1 it is `inf` for `x >= 1/(q-1)`.
+
+    Examples:
+        >>> float(exp_q(2.0, 0.5))  # (1 + 2/2)^2
+        4.0
     """
     return jnp.exp(log_exp_q(x, q))
 
@@ -68,9 +76,11 @@ def log_power_mean(
 ) -> Float[Array, "*batch"]:
     """Log of the power mean `[sum_i w_i u_i^(1-q)]^(1/(1-q))` over the last axis (paper, eq. powermean).
 
-    Any number of inputs and any real q: q = 0 is the arithmetic mean, q = 1 the geometric, q = 2 the harmonic,
-    q = +inf the minimum and q = -inf the maximum. `weights` are divided by their sum; an input of weight zero does not
-    count, whatever its value.
+    Args:
+        log_u: Logs of the inputs; `-inf` is zero.
+        weights: Non-negative; they are divided by their sum. An input of weight zero does not count, whatever it is.
+        q: Any real number: q = 0 is the arithmetic mean, q = 1 the geometric, q = 2 the harmonic, q = +inf the minimum
+            and q = -inf the maximum.
     """
     check_not_nan("q", q)
     _check_weights(weights)
@@ -119,6 +129,7 @@ def _series_limit(x: Array) -> float:
 
 
 def _check_weights(weights: object) -> None:
+    """Raise unless concrete weights can be divided by their sum."""
     if is_concrete(weights):
         values = np.asarray(weights)
         if not (values >= 0).all() or not (values.sum(-1) > 0).all():

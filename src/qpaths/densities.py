@@ -1,4 +1,7 @@
-"""Densities: what stands at the two ends of a path, and what a path returns in between."""
+"""Densities: the two ends of a path, and what a path returns in between.
+
+A user gives a function, a `Density`, or any object with `log_prob` (and `sample`); `as_density` accepts all three.
+"""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
@@ -29,17 +32,21 @@ class DensityLike(Protocol):
 
 
 class Density(eqx.Module):
-    """A density given by functions.
+    """A density given by functions of one point.
 
-    `log_prob(x)` is the log density of one point, normalized or not; `sample(key)`, where there is one, draws a point.
-    A plain function is part of the compiled program. A function that is a pytree (`jax.tree_util.Partial(f, data)`, an
-    equinox module) can change its data without recompiling.
+    Args:
+        log_prob: `log_prob(x)` is the log density at one point, normalized or not; `-inf` where there is no mass.
+        sample: `sample(key)` draws one point exactly. A base needs it, a target does not.
+        backend: `"jax"` traces and compiles the functions. `"numpy"` calls them as they are, with NumPy arrays: an ODE
+            solved by SciPy, a likelihood from PyTorch or a C library. `sample` then takes a `numpy.random.Generator`.
+        batched: For NumPy: `log_prob` and `gradient` take an array (or a tree of arrays) with one row per point.
+        gradient: For NumPy: the gradient of `log_prob`. Without it only kernels that need none can move points.
 
-    With `backend="numpy"` the functions are called as they are, with NumPy arrays: an ODE solved by SciPy, a likelihood
-    from PyTorch or a C library. `log_prob(x)` then takes one point or, with `batched=True`, an array (or a tree of
-    arrays) with one row per point; `gradient(x)`, where there is one, has the shape of what `log_prob` takes; and
-    `sample(generator)` draws one point with a `numpy.random.Generator`. Such densities run on the host only, and
-    without a gradient only kernels that need none can move their points.
+    A plain function is part of the compiled program, with the data that it closes over. A function that is a pytree
+    (`jax.tree_util.Partial(f, data)`, an equinox module) can change its data without recompiling. NumPy densities run
+    on the host only.
+
+        prior = Density(lambda x: -0.5 * jnp.sum(x**2), lambda key: jax.random.normal(key, (2,)))
     """
 
     log_prob: LogDensity
@@ -86,7 +93,10 @@ def is_numpy(density: Any) -> bool:
 
 
 def as_pytree(function: Any) -> Any:
-    """A function that jax sees as a leaf becomes one without leaves, so that plain `jax.jit` accepts the density."""
+    """A function that JAX sees as a leaf becomes one without leaves, so that plain `jax.jit` accepts the density.
+
+    A function that is a pytree already stays what it is.
+    """
     leaves = jax.tree.leaves(function)
     return jax.tree_util.Partial(function) if len(leaves) == 1 and leaves[0] is function else function
 
@@ -106,12 +116,18 @@ def as_density(value: Any, name: str) -> DensityLike:
 
 
 def endpoint(name: str) -> Callable[[Any], DensityLike]:
-    """Converter for the field of a path that holds a density: a plain function becomes a `Density`."""
+    """Converter for the field of a path that holds a density: a plain function becomes a `Density`.
+
+    base: DensityLike = eqx.field(converter=endpoint("base"))
+    """
     return lambda value: as_density(value, name)
 
 
 def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
-    """`density.log_prob(x)` for one point, checked to be one number."""
+    """`density.log_prob(x)` for one point, checked to be one number.
+
+    `name` is that of the density in errors: "base", "target", "log_prior".
+    """
     if is_numpy(density):
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
             raise TypeError(

@@ -1,4 +1,10 @@
-"""Estimators: arrays in, log evidence and its standard error out. Nothing here samples."""
+"""Estimators: arrays in, log evidence out. Nothing here samples or evaluates a density.
+
+All work on stored runs, such as the `features` of a `ParallelTempering` result:
+
+    forward, reverse = neighbor_log_ratios(path, result.betas, result.features)
+    log_evidence = bridge(forward, reverse).sum()
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -24,10 +30,16 @@ from .paths import AbstractPath
 def neighbor_log_ratios(
     path: AbstractPath[Any], betas: Float[AnyArray, " num"], features: Any
 ) -> tuple[Float[AnyArray, "pairs n"], Float[AnyArray, "pairs n"]]:
-    """What `stepping_stone` and `bridge` need of a stored run: `features` of n states at each beta, betas first.
+    """Log ratios of neighboring densities at the states of a run, for `stepping_stone` and `bridge`.
 
-    `forward[i]` is `log pi_{i+1} - log pi_i` at the states of beta i, `reverse[i]` is `log pi_i - log pi_{i+1}` at
-    those of beta i + 1. Arithmetic on the features: no density is evaluated.
+    Args:
+        path: The path of the run.
+        betas: Its betas.
+        features: The path's features of n states at each beta, betas first.
+
+    Returns:
+        `forward[i]`, which is `log pi_{i+1} - log pi_i` at the states of beta i, and `reverse[i]`, which is
+        `log pi_i - log pi_{i+1}` at those of beta i + 1.
     """
     here, there = (b[(slice(None),) + (None,) * (num_axes_of(features) - 1)] for b in (betas[:-1], betas[1:]))
     low, high = (jax.tree.map(lambda leaf: leaf[part], features) for part in (slice(None, -1), slice(1, None)))  # noqa: B023
@@ -44,6 +56,11 @@ def stepping_stone(log_ratios: Float[AnyArray, "pairs n"]) -> Float[AnyArray, " 
 
     With the forward ratios of `neighbor_log_ratios` it estimates `log Z_{i+1}/Z_i`, with the reverse ones the negative
     of it. Each direction needs states that cover the neighbor; `bridge` needs only overlap.
+
+    Examples:
+        >>> import numpy as np
+        >>> stepping_stone(np.log([[1.0, 3.0]])).round(4).tolist()  # log 2
+        [0.6931]
     """
     return log_mean_exp(log_ratios)
 
@@ -52,10 +69,14 @@ def stepping_stone(log_ratios: Float[AnyArray, "pairs n"]) -> Float[AnyArray, " 
 def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs m"]) -> Float[AnyArray, " pairs"]:
     """`log Z_{i+1}/Z_i` for each pair of neighbors by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
 
-    The root c of `sum sigmoid(forward - c + log m/n) = sum sigmoid(reverse + c - log m/n)`, which for independent draws
-    has the least variance of all estimates from the two samples (it is MBAR for two states). Both sides are nearly
-    exponential or constant in c, so Newton's method on the difference of their logs settles in a few steps; a step
-    that leaves the bracket is replaced by bisection. Where no state of one side has mass at the other it is infinite.
+    `forward` and `reverse` are those of `neighbor_log_ratios`, with n and m states. The estimate is the root c of
+
+        sum sigmoid(forward - c + log m/n) = sum sigmoid(reverse + c - log m/n).
+
+    For independent draws it has the least variance of all estimates from the two samples; it is MBAR for two states.
+    Both sides are nearly exponential or constant in c, so Newton's method on the difference of their logs settles in a
+    few steps; a step that leaves the bracket is replaced by bisection. Where no state of one side has mass at the other
+    the estimate is infinite.
     """
     if not is_traced(forward, reverse):
         forward, reverse = to_host((forward, reverse))
@@ -118,10 +139,10 @@ def derivative_moments(
 ) -> DerivativeMoments:
     """Moments of the path's derivative from n weighted states at `beta`; a state of weight zero does not count.
 
-    With l = log pi_beta and m(beta) = E[l'], differentiating under the integral gives `m' = Var[l'] + E[l'']`. On the
-    geometric path l'' = 0; on a power-mean path `l = log[(1-beta) + beta exp(delta r)] / delta + ...` is the log of a
-    linear function over delta, so `l'' = -delta l'^2` (plus a multiple of l' where `log_scale` bends beta).
-    Differentiating the path's own derivative is right for every path.
+    With l = log pi_beta and m(beta) = E[l'], differentiating under the integral gives `m' = Var[l'] + E[l'']`, the
+    slope. On the geometric path l'' = 0. On a power-mean path `l = log[(1-beta) + beta exp(delta r)] / delta + ...`
+    is the log of a linear function over delta, so `l'' = -delta l'^2`, plus a multiple of l' where `log_scale` bends
+    beta. The path's own derivatives are used, which is right for every path.
     """
     return moments_from(*path.derivatives_from(beta, features), log_weights)
 
@@ -149,10 +170,19 @@ def thermodynamic_integration(
 ) -> Float[AnyArray, " steps"]:
     """`log Z_{i+1}/Z_i` for each step as the integral of E[d/dbeta log pi]; their sum is the log evidence.
 
-    `means` and `slopes` are those of `derivative_moments` at each beta. The rules are `"trapezoid"`, `"simpson"` and
-    `"corrected"`, the trapezoid less `h^2/12` times the change of the slope, whose error falls with the fourth power of
-    the step (Friel, Hurn and Wyse, 2014, where the slope is the variance because the path is geometric). Only
-    `"corrected"` looks at the slopes.
+    Args:
+        betas: Where the means are known, increasing.
+        means: Those of `derivative_moments` at each beta.
+        slopes: Theirs, too; only `"corrected"` needs them.
+        rule: `"trapezoid"`, `"simpson"`, or `"corrected"`: the trapezoid less `h^2/12` times the change of the slope.
+            Its error falls with the fourth power of the step (Friel, Hurn and Wyse, 2014, where the slope is the
+            variance because the path is geometric).
+
+    Examples:
+        >>> import numpy as np
+        >>> betas = np.array([0.0, 0.5, 1.0])
+        >>> float(thermodynamic_integration(betas, 3 * betas**2, 6 * betas).sum())  # exact for cubics
+        1.0
     """
     check_rule(rule)
     xp = namespace(betas, means)

@@ -21,9 +21,14 @@ COLORMAP = "viridis"
 def path_densities(
     path: AbstractPath[Any], grid: Any, betas: Any, *, normalize: bool = True, heavy_tails: bool = False
 ) -> np.ndarray:
-    """Densities of a one-dimensional path on a grid, one row per beta; normalized on the grid unless told otherwise.
+    """Densities of a one-dimensional path on a grid, one row per beta.
 
-    With `heavy_tails` they are normalized over the whole line: a Cauchy density has mass beyond any grid.
+    Args:
+        path: A path whose points are numbers.
+        grid: Where to evaluate.
+        betas: One row for each.
+        normalize: Whether to divide by the integral over the grid.
+        heavy_tails: Normalize over the whole line instead: a Cauchy density has mass beyond any grid.
     """
     grid, betas = jnp.asarray(grid), jnp.asarray(betas)
     log_densities = jax.jit(jax.vmap(jax.vmap(path.log_density, in_axes=(None, 0)), in_axes=(0, None)))

@@ -1,4 +1,4 @@
-"""How a run that takes long tells where it is: a bar on a terminal, lines elsewhere, both on standard error."""
+"""Progress of long runs on standard error: a bar on a terminal, lines elsewhere."""
 
 import contextlib
 import datetime
@@ -16,7 +16,10 @@ _FIRST_LINES = 10
 
 @contextlib.contextmanager
 def display(progress: bool) -> Iterator[Show]:
-    """What to tell of each stage: nothing, a bar, or lines."""
+    """A context that yields the function to call after each stage: `show(line, share_done)`.
+
+    It does nothing without `progress`, draws a bar on a terminal where `rich` is installed, and prints lines otherwise.
+    """
     if not progress:
         yield lambda line, share: None
     elif sys.stderr.isatty() and (bar := _bar()):
@@ -66,7 +69,10 @@ class Lines:
 
 
 class Clock:
-    """Seconds that are left, from the stages of this process; its first one compiles and does not count."""
+    """Speed and time left, from the stages of this process.
+
+    The first stage compiles and does not count.
+    """
 
     def __init__(self) -> None:
         self.num = 0
@@ -88,7 +94,10 @@ class Clock:
 
 
 def stages_left(stage: int, num_stages: int | None, beta_before: float, beta: float) -> float | None:
-    """Known for a fixed schedule; an adaptive one is taken to go on multiplying beta as in its last step."""
+    """How many stages are left, or None where nothing is known.
+
+    Exact for a fixed schedule. An adaptive one is taken to go on multiplying beta as in its last step.
+    """
     if num_stages is not None:
         return float(num_stages - stage)
     if beta >= 1:
@@ -99,7 +108,7 @@ def stages_left(stage: int, num_stages: int | None, beta_before: float, beta: fl
 def line_of(
     stage: int, num_stages: int | None, row: dict[str, Any], num: int, seconds: float | None, rate: float | None
 ) -> str:
-    """One stage in words."""
+    """One stage as a line: beta, ESS, acceptance rate, log evidence, speed, and time left."""
     of_all = "" if num_stages is None else f"/{num_stages}"
     speed = "" if rate is None else f", {rate:,.0f} evaluations/s"
     left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"

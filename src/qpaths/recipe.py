@@ -17,8 +17,14 @@ class Recipe(eqx.Module):
     `path, schedule, kernel = recipe` takes it apart, and `recipe.run(SMC, 1000, key=key)` runs an algorithm with it.
     Where many problems share a recipe, `path` is a function that makes the path of one problem.
 
-    A recipe that was tuned also has the length of its path (`barrier`), `notes` on what was chosen and why, `findings`
-    that look unreliable, and the cost of the pilots (`num_evaluations`).
+    Attributes:
+        path: The path, perhaps from a fitted reference instead of the user's base.
+        schedule: A fixed schedule, if the recipe was tuned.
+        kernel: A frozen kernel, if the recipe was tuned.
+        barrier: The length of the path, the sum of the lengths of its steps; None where it is not known.
+        notes: What was chosen and why, as records; `str(note)` is the sentence.
+        findings: What looks unreliable.
+        num_evaluations: The cost of the pilots.
     """
 
     path: Any

@@ -1,4 +1,8 @@
-"""Resampling schemes: log weights in, ancestor indices out."""
+"""Resampling schemes: log weights in, ancestor indices out.
+
+Douc, Cappe and Moulines (2005) compare them. All are unbiased, and all but the multinomial scheme keep the noise of
+resampling small where the weights are nearly equal.
+"""
 
 from typing import Any
 
@@ -11,6 +15,7 @@ SCHEMES = ("systematic", "stratified", "multinomial", "residual")
 
 
 def check_scheme(name: str) -> None:
+    """Raise unless `resample` knows the scheme."""
     if name not in SCHEMES:
         raise ValueError(f"`resampling` must be one of {', '.join(SCHEMES)}, got {name!r}.")
 
@@ -46,12 +51,14 @@ def resample(scheme: str, stream: Any, log_weights: Vector, num: int) -> Int[Any
 
 
 def _normalized(log_weights: Vector) -> Vector:
+    """Weights that sum to one; the largest is subtracted first, so that nothing overflows."""
     xp = namespace(log_weights)
     weights = xp.exp(log_weights - xp.max(log_weights))
     return weights / xp.sum(weights)
 
 
 def _at_levels(weights: Vector, levels: Float[AnyArray, " num"]) -> Int[AnyArray, " num"]:
+    """Indices at which the cumulative weights pass the given shares of their total."""
     xp = namespace(weights)
     cumulative = xp.cumsum(weights)
     return xp.searchsorted(cumulative, levels.astype(cumulative.dtype) * cumulative[-1], side="right")

@@ -18,7 +18,12 @@ from .remarks import Verdict
 
 
 class Status(enum.IntEnum):
-    """How a run ended; a number inside `jit`, an error outside."""
+    """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
+
+    Examples:
+        >>> Status(3).message
+        'every particle has weight zero'
+    """
 
     OK = 0
     INVALID_START = 1
@@ -29,6 +34,7 @@ class Status(enum.IntEnum):
 
     @property
     def message(self) -> str:
+        """The status as a phrase for a person."""
         return {
             Status.OK: "finished",
             Status.INVALID_START: "a log density is NaN or +inf at a draw from the base",
@@ -40,11 +46,17 @@ class Status(enum.IntEnum):
 
 
 class CollapsedError(FloatingPointError):
-    """No particle of a run has any weight: the target is -inf wherever they are."""
+    """No particle of a run has any weight: the target is -inf wherever they are.
+
+    Take a base that reaches the target, more particles, or smaller steps in beta.
+    """
 
 
 class Stats(TypedDict, total=False):
-    """Statistics of a run, one entry per beta after the first. Which there are depends on the algorithm."""
+    """Statistics of a run, one entry per beta after the first.
+
+    The first five are always there. The others depend on the algorithm: use `stats.get(name)`.
+    """
 
     beta: Required[ResultArray]
     ess: Required[ResultArray]
@@ -79,11 +91,22 @@ class Stats(TypedDict, total=False):
 
 
 class Result(eqx.Module):
-    """What a run found.
+    """What a run found; every algorithm returns one.
 
-    `log_mean_exp(log_weights) == log_evidence`, and `samples` with weights `exp(log_weights)` represent the target.
-    `features` are the path's features of the states at every beta, where the algorithm keeps them: along the first axis
-    the betas, along the second the order of `samples`.
+    Attributes:
+        log_evidence: The estimate of log Z of the path's target, for a normalized base.
+        log_evidence_se: Its standard error, from this run alone.
+        samples: Draws, a point or tree of arrays with a leading axis.
+        log_weights: One for each draw, with `log_mean_exp(log_weights) == log_evidence`. `samples` with weights
+            `exp(log_weights)` represent the target.
+        betas: The betas that were visited, 0 and the last one included.
+        stats: Numbers about each step; see `Stats`.
+        status: How the run ended; see `Status`.
+        num_evaluations: How often each endpoint was evaluated, pilots included.
+        algorithm: The name of the algorithm, for summaries.
+        features: The path's features of the states at every beta, where the algorithm keeps them: along the first axis
+            the betas, along the second the order of `samples`.
+        verdict: From `qpaths.evidence` only.
     """
 
     log_evidence: Float[ResultArray, ""]
@@ -101,11 +124,14 @@ class Result(eqx.Module):
 
     @property
     def ess(self) -> Float[ResultArray, ""]:
-        """Effective sample size of the final weights."""
+        """Effective sample size of the final weights, `(sum w)^2 / sum w^2`; equal weights give the number of draws."""
         return namespace(self.log_weights).exp(log_ess(self.log_weights))
 
     def summary(self) -> str:
-        """A few lines for a person."""
+        """A few lines for a person: the log evidence, how the run went, what it cost, and the verdict.
+
+        Read ESS and acceptance as median (from smallest to largest) over the steps.
+        """
         status = Status(int(self.status))
         num = self.log_weights.shape[0]
         counts = self.num_evaluations
@@ -130,7 +156,10 @@ class Result(eqx.Module):
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the result to a file that `load_result` reads; a file already there is replaced as a whole."""
+        """Write the result to a file that `load_result` reads.
+
+        The format is an `.npz` archive without pickle (docs/files.md). A file that exists is replaced as a whole.
+        """
         storage.write(path, "result", *_to_file(self))
 
     def to_arviz(self, *, key: PRNGKey | None = None) -> Any:
@@ -155,9 +184,10 @@ class Result(eqx.Module):
 
 
 class BoundsResult(eqx.Module):
-    """A sandwich for the log evidence: `lower <= log evidence <= upper` in expectation.
+    """Bounds on the log evidence from `BDMC`: `lower <= log evidence <= upper` in expectation.
 
-    `forward` and `reverse` are the two runs; the reverse run estimates minus the log evidence.
+    Single values can lie on the wrong side by a few of their standard errors, `lower_se` and `upper_se`. `forward` and
+    `reverse` are the two runs; the reverse run estimates minus the log evidence.
     """
 
     lower: Float[ResultArray, ""]
@@ -174,6 +204,7 @@ class BoundsResult(eqx.Module):
 
     @property
     def num_evaluations(self) -> Cost:
+        """Of both directions and of the pilot."""
         return self.forward.num_evaluations + self.reverse.num_evaluations
 
     def summary(self) -> str:
@@ -196,10 +227,10 @@ _BOUNDS = ("lower", "upper", "lower_se", "upper_se")
 
 
 def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
-    """The result that `save` wrote to a file.
+    """The result that `Result.save` or `BoundsResult.save` wrote to a file.
 
-    Every number is as it was saved. Numbers of 64 bits stay numpy arrays where jax would round them, that is without
-    `jax_enable_x64`.
+    Every number is as it was saved. Numbers of 64 bits stay NumPy arrays where JAX would round them, that is without
+    `jax_enable_x64`. A file of another kind or version is an error that says what it is.
     """
     kind, notes, tree = storage.read(path, ("result", "bounds"))
     tree = storage.to_jax(tree)
@@ -224,6 +255,7 @@ def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
+    """The inverse of `_to_file`."""
     return Result(
         **tree,
         algorithm=notes["algorithm"],
@@ -233,6 +265,7 @@ def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
 
 
 def _range(values: Any, form: str) -> str:
+    """The median of some values, with the smallest and largest where they differ."""
     values = np.asarray(values)
     values = values[np.isfinite(values)]
     if values.size == 0:

@@ -1,4 +1,8 @@
-"""Schedules: which betas a run visits."""
+"""Schedules: which betas a run visits, and how far apart they are.
+
+The length of a step, `step_length`, is the common measure: an adaptive schedule makes steps of one length, and tuned
+schedules are re-spaced (`respace`) to equal lengths.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -17,13 +21,23 @@ class AbstractSchedule(eqx.Module):
 
 
 class AbstractFixedSchedule(AbstractSchedule):
-    """A schedule that is known before the run: `betas` are all of them, 0 and 1 included."""
+    """A schedule that is known before the run.
+
+    A new one has `betas`, a field or property: all of them, increasing, 0 and 1 included.
+    """
 
     betas: eqx.AbstractVar[Float[AnyArray, " num"]]
 
 
 class LinearSchedule(AbstractFixedSchedule):
-    """`num` equally spaced betas, endpoints included: `LinearSchedule(10)` makes 9 steps."""
+    """`num` equally spaced betas, endpoints included.
+
+    Simple and rarely good: most paths need small steps near the base. See `qpaths.equalize`.
+
+    Examples:
+        >>> LinearSchedule(5).betas.tolist()
+        [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
 
     num: int = eqx.field(static=True)
 
@@ -36,7 +50,12 @@ class LinearSchedule(AbstractFixedSchedule):
 
 
 class SigmoidSchedule(AbstractFixedSchedule):
-    """`num` betas on a sigmoid from `-rate` to `rate`, rescaled to [0, 1]: dense at both ends (Grosse et al., 2015)."""
+    """`num` betas on a sigmoid from `-rate` to `rate`, rescaled to [0, 1]: dense at both ends (Grosse et al., 2015).
+
+    Args:
+        num: Distributions, endpoints included.
+        rate: The larger, the denser at the ends.
+    """
 
     num: int = eqx.field(static=True)
     rate: ScalarLike = 4.0
@@ -53,7 +72,10 @@ class SigmoidSchedule(AbstractFixedSchedule):
 
 
 class LogUniformSchedule(AbstractFixedSchedule):
-    """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019)."""
+    """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019).
+
+    The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest.
+    """
 
     num: int = eqx.field(static=True)
     first: ScalarLike = 0.025
@@ -71,7 +93,10 @@ class LogUniformSchedule(AbstractFixedSchedule):
 
 
 class FixedSchedule(AbstractFixedSchedule):
-    """The given betas, increasing from 0 to 1."""
+    """The given betas, increasing from 0 to 1.
+
+    `FixedSchedule(result.betas)` repeats what an adaptive run has found, so that a new run need not adapt its betas.
+    """
 
     betas: Float[AnyArray, " num"]
 
@@ -83,7 +108,18 @@ class FixedSchedule(AbstractFixedSchedule):
 
 
 class AdaptiveSchedule(AbstractSchedule):
-    """The next beta is where the conditional ESS of the path's own weights falls to `target_ess` of the particles."""
+    """Finds each beta on the way, so that every step asks the same of the particles (`SMC` only).
+
+    The next beta is where the conditional effective sample size of the path's own weights falls to `target_ess` of the
+    particles (Zhou, Johansen and Aston, 2016).
+
+    Args:
+        target_ess: A share of the particles in (0, 1). Larger values make more and shorter steps.
+        max_num: The most steps before the run gives up with an error.
+
+    The number of steps is not known beforehand, so it cannot run under `jax.jit`. The choice depends on the particles,
+    which leaves a small bias. A second run with `FixedSchedule(result.betas)` does not have this bias.
+    """
 
     target_ess: ScalarLike = 0.5
     max_num: int = eqx.field(static=True, default=10_000)
@@ -112,6 +148,7 @@ def check_betas(betas: Any) -> None:
 
 
 def _check_num(num: int) -> None:
+    """Raise if a schedule has not even two distributions."""
     if num < 2:
         raise ValueError(f"`num` must be at least 2, got {num}: it counts distributions, endpoints included.")
 

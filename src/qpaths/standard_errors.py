@@ -1,4 +1,8 @@
-"""Standard errors of log evidences: from weights, from families of particles, from their lag, from replicates."""
+"""Standard errors of log evidences: from weights, from families of particles, from their lag, from replicates.
+
+A single view of a run can be blind to what went wrong in it. So SMC takes the larger of families and lag, and adds
+`dominance`. What no particle came near remains unseen by all of them.
+"""
 
 import math
 from collections.abc import Callable
@@ -23,7 +27,8 @@ from .numerics import log_mean_exp
 def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
     """Log of the mean weight of independent chains, and its standard error.
 
-    The delta method, which a run of few good weights would make too small: `dominance` is added to its variance.
+    The delta method, `std(w) / (mean(w) sqrt(n))`, is too small where few good weights make up the mean. So `dominance`
+    is added to the variance.
     """
     xp = namespace(log_weights)
     log_mean = log_mean_exp(log_weights)
@@ -127,7 +132,7 @@ class Lag(NamedTuple):
         return self._replace(mean=-factor * mean, mean_variance=variance)
 
     def standard_error(self, stage_variance: ScalarLike) -> Scalar:
-        """Standard error of a log Z-hat whose steps have `stage_variance`, and which is off by the lag beside.
+        """Standard error of log Z-hat, given the `stage_variance` of its steps and this lag.
 
         The lag is shrunk by its own noise (positive-part James-Stein): in a healthy run nothing is left of it. Two
         standard errors reach as far as the lag and two standard deviations of what is not known. A quarter is added to
@@ -140,7 +145,11 @@ class Lag(NamedTuple):
 
 
 def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar:
-    """Standard error of `estimate(*arrays)` by leaving out one independent replica, along the second axis, at a time.
+    """Standard error of `estimate(*arrays)` by leaving out one independent replica at a time.
+
+    Args:
+        estimate: A function of the arrays that returns one number.
+        arrays: Replicas lie along the second axis of each.
 
     For an estimate that is a mean over the replicas it is their standard deviation over the root of their number, times
     `few_replicas`.
@@ -153,7 +162,14 @@ def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar
 
 
 def few_replicas(num: int) -> float:
-    """By how much a standard error from `num` replicas is stretched so that two of them cover 95 %, as for many."""
+    """The factor that makes two standard errors from `num` replicas cover 95 %, as those from many replicas do.
+
+    It is the ratio of the 97.5 % quantiles of Student's t with `num - 1` degrees of freedom and the normal law.
+
+    Examples:
+        >>> round(few_replicas(8), 2)
+        1.21
+    """
     from scipy.special import stdtrit
 
     return float(stdtrit(num - 1, 0.975) / stdtrit(10**6, 0.975))

@@ -102,6 +102,7 @@ def to_jax(tree: Any) -> Any:
 
 
 def _name(path: str | os.PathLike[str]) -> str:
+    """The name of a file in errors."""
     return f"`{os.fspath(path)}`"
 
 
@@ -117,7 +118,7 @@ def _complaint(path: str | os.PathLike[str]) -> Any:
 
 
 def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """All of a file of ours, nothing of a foreign archive."""
+    """All arrays of a file of qpaths; nothing of another archive, which may be large."""
     with open(path, "rb") as file:
         start = file.read(4)
         if start != b"PK\x03\x04":
@@ -158,10 +159,12 @@ def _encode(node: Any, names: tuple[str, ...], arrays: dict[str, np.ndarray]) ->
 
 
 def _field(path: Any) -> str:
+    """The name of a field of a node, from its path in the tree."""
     return jax.tree_util.keystr(path, simple=True)
 
 
 def _decode(node: dict[str, Any], arrays: dict[str, Any]) -> Any:
+    """The inverse of `_encode`: nested dictionaries, lists and tuples of arrays."""
     ((kind, value),) = ((k, v) for k, v in node.items() if k != "dtype")
     if kind == "array":
         array = arrays[value]

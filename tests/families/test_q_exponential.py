@@ -1,4 +1,4 @@
-"""q-exponential families against mpmath: densities, free energies, escorts, both normalisations."""
+"""q-exponential families against mpmath: densities, free energies, escorts, both normalizations."""
 
 import itertools
 

@@ -11,7 +11,10 @@ from ..resampling import resample
 
 
 def draws_to_arviz(samples: Point, log_weights: Vector, attributes: dict[str, Any], key: PRNGKey | None) -> Any:
-    """One chain with as many draws as there are samples: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on."""
+    """One chain with as many draws as there are samples: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on.
+
+    The samples are resampled by weight and shuffled, so that every draw counts alike and the order means nothing.
+    """
     arviz = _import_arviz()
     order, draw = stream_of(jax.random.key(0) if key is None else key, host=True).split(2)
     log_weights = to_host(log_weights)
@@ -30,6 +33,7 @@ def draws_to_arviz(samples: Point, log_weights: Vector, attributes: dict[str, An
 
 
 def _import_arviz() -> Any:
+    """ArviZ, or an error that says how to install it."""
     try:
         import arviz
     except ImportError as error:

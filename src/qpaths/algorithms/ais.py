@@ -28,7 +28,7 @@ _PILOT_PARTICLES = 64, 512
 def check_chains(
     num_chains: int, schedule: AbstractSchedule, kernel: AbstractKernel[Any], chunk_size: int | None
 ) -> None:
-    """Raise where independent chains cannot run with these settings."""
+    """Raise where independent chains cannot run with these settings: AIS and BDMC share the check."""
     check_num("num_chains", num_chains)
     check_parts(kernel, schedule)
     check_chunk_size(chunk_size)
@@ -42,9 +42,17 @@ def check_chains(
 class AIS(AbstractAnnealer):
     """Annealed importance sampling (Neal, 2001): independent chains, each with an unbiased weight.
 
-    The parameters of the kernel (covariance, step size) are fitted at each beta to a pilot population with keys of its
-    own and then frozen, so that the mean weight is exactly unbiased for the evidence and the mean log weight is a lower
-    bound of the log evidence. A kernel without anything to fit has no pilot.
+    The kernel is fitted at each beta to a separate pilot population, and then frozen. So the mean weight is exactly
+    unbiased for the evidence, and the mean log weight is a lower bound of the log evidence in expectation
+    (`qpaths.algorithms.lower_bound`). A kernel without anything to fit has no pilot.
+
+    Args:
+        num_chains: Chains that run side by side.
+        schedule: A fixed schedule. Run SMC with an adaptive one and take `FixedSchedule(result.betas)`.
+        kernel: Moves each chain at each beta.
+        chunk_size: The most chains that are moved at once, for memory. The numbers do not depend on it.
+
+    On a long path a few chains carry all the weight; `SMC` with as many particles is usually more accurate.
     """
 
     num_chains: int = eqx.field(static=True)
@@ -65,7 +73,10 @@ class AIS(AbstractAnnealer):
     def begin_at(
         self, path: AbstractPath[Any], points: Point | None, kernel: AbstractKernel[Any], start: Any, run: Any
     ) -> tuple[Annealing, State]:
-        """The run of a kernel that needs no fit, from the given points or from draws from the base."""
+        """The run of a kernel that needs no fit, from the given points or from draws from the base.
+
+        `start` is the stream of the draws and `run` that of the steps. BDMC starts its reverse chains here.
+        """
         population = Population(threshold=None, chunk_size=self.chunk_size)
         draw = None if points is not None else (start, self.num_chains)
         return begin(path, self.schedule, kernel, population, stream=run, draw=draw, points=points)
@@ -104,29 +115,32 @@ class AIS(AbstractAnnealer):
         )
 
     def pilot_arrays(self, annealing: Annealing) -> dict[str, Any] | None:
+        """The parameters that the pilot found at each beta."""
         return annealing.kernel.arrays if self.kernel.needs_fit else None  # type: ignore[attr-defined]
 
     @property
     def _pilot(self) -> Population:
+        """A population that is resampled, so that few particles are enough to fit a kernel."""
         return Population(threshold=0.5, chunk_size=self.chunk_size)
 
     @property
     def betas(self) -> Float[AnyArray, " num"]:
+        """Those of the schedule."""
         return self.schedule.betas  # type: ignore[attr-defined]
 
     @property
     def num_pilot(self) -> int:
-        """Particles of the pilot."""
+        """Particles of the pilot: as many as chains, but at least 64 and at most 512."""
         low, high = _PILOT_PARTICLES
         return min(max(self.num_chains, low), high)
 
     @property
     def num_evaluations(self) -> Cost:
-        """Of a run, its pilot included."""
+        """What a run costs, its pilot included."""
         return self.count(self.betas.shape[0] - 1)
 
     def count(self, num_steps: int, with_pilot: bool = True) -> Cost:
-        """After some steps; the pilot has made all of them before the first."""
+        """What the first `num_steps` steps cost; the pilot has made all of its steps before the first."""
         moves = self.num_chains * num_steps * self.kernel.num_steps * self.kernel.cost
         total = self.kernel.start_cost(self.num_chains) + moves
         if with_pilot and self.kernel.needs_fit:
@@ -137,8 +151,17 @@ class AIS(AbstractAnnealer):
 def lower_bound(log_weights: Float[AnyArray, " n"], num_samples: int = 1) -> Scalar:
     """Stochastic lower bound on the log evidence from the weights of independent chains.
 
-    `num_samples = 1` is the mean log weight; more average that many weights under the log, which is tighter (Burda,
-    Grosse and Salakhutdinov, 2016). Chains that do not fill a group are left out.
+    Args:
+        log_weights: Those of an `AIS` result.
+        num_samples: 1 is the mean log weight. More average that many weights under the log, which is tighter (Burda,
+            Grosse and Salakhutdinov, 2016). Chains that do not fill a group are left out.
+
+    Its expectation is below the log evidence, a single value need not be.
+
+    Examples:
+        >>> import numpy as np
+        >>> float(lower_bound(np.log([1.0, 4.0])))  # the mean of the logs
+        0.6931471805599453
     """
     num = log_weights.shape[0]
     if not 1 <= num_samples <= num:

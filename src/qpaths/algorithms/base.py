@@ -1,4 +1,7 @@
-"""What an algorithm is that carries one population along a path."""
+"""What an algorithm is that carries one population along a path.
+
+`docs/own_algorithm.md` has a complete example.
+"""
 
 import abc
 from typing import Any
@@ -22,21 +25,48 @@ class AbstractAnnealer(eqx.Module):
 
     @abc.abstractmethod
     def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
-        """The settings of a run, and its population at beta = 0."""
+        """The settings of a run, and its population at beta = 0.
+
+        Args:
+            path: From a base that can be sampled to the target.
+            key: A key of JAX, or a stream that was made from one.
+
+        `qpaths.annealing.begin` does most of it. Settings that depend on pilots are found here and are then frozen.
+        """
 
     @abc.abstractmethod
     def finish(self, annealing: Annealing, state: State, stats: Stats) -> Result:
-        """The result of a run that has come to `state`: beta = 1, a fault, or an interruption."""
+        """The result of a run that has arrived at `state`: at beta = 1, at a fault, or at an interruption.
+
+        Args:
+            annealing: What `begin` returned.
+            state: The last state.
+            stats: What was recorded after each step, stacked; fewer steps than planned after an interruption.
+        """
 
     @abc.abstractmethod
     def count(self, num_steps: int) -> Cost:
-        """What a run costs in its first steps."""
+        """What a run costs up to and including its first `num_steps` steps, pilots and first evaluations included.
+
+        Counted from the settings alone, so that budgets can be planned before a run.
+        """
 
     def pilot_arrays(self, annealing: Annealing) -> dict[str, Any] | None:
-        """What a pilot has fitted for a run, so that it need not be fitted again; None where there is no pilot."""
+        """What a pilot has fitted for a run, so that it need not be fitted again; None where there is no pilot.
+
+        `drive` writes these arrays into its checkpoint.
+        """
         return None
 
     def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """Anneal a population from the base to the target."""
+        """Anneal a population from the base to the target.
+
+        Args:
+            path: Any path whose base can be sampled.
+            key: The same key gives the same numbers. On the host they differ from those under `jax.jit`.
+
+        Returns:
+            The result. Outside `jax.jit` problems are raised; inside they arrive as `result.status`.
+        """
         annealing, *start = self.begin(path, key=key)
         return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population

@@ -1,4 +1,4 @@
-"""The file from which an interrupted run goes on: its state, and the settings it belongs to."""
+"""The file from which `drive` continues an interrupted run: its state, and the settings it belongs to."""
 
 import dataclasses
 import os
@@ -29,9 +29,9 @@ class StoredRun(NamedTuple):
 
 
 def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[str, str]:
-    """All that the numbers of a run follow from, in words that are the same in every process.
+    """Everything that determines the numbers of a run, as text that is the same in every process.
 
-    What a plain function closes over cannot be seen here; `check_densities` sees it by its values.
+    What a plain function closes over cannot be compared here; `check_densities` compares its values instead.
     """
     fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
     fields.pop(
@@ -41,7 +41,7 @@ def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[s
 
 
 def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: StoredRun) -> None:
-    """Replace the file as a whole."""
+    """Write a run to a file; a file that exists is replaced as a whole."""
     storage.write(path, "checkpoint", {"settings": settings}, run._asdict() | {"rows": stacked(run.rows)})
 
 

@@ -1,4 +1,4 @@
-"""What is checked after a run."""
+"""What is checked after a run: faults, which become errors that name the density and the point."""
 
 from typing import Any
 
@@ -14,7 +14,15 @@ from ..results import CollapsedError, Status
 
 
 def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
-    """Raise a concrete fault in words, with its beta of all `betas`; a traced one goes on as `result.status`."""
+    """Raise the first fault of a run as an error for the user.
+
+    Args:
+        evaluator: That of the run; it knows the path and the layout of points.
+        fault: What went wrong, at which stage and at which position. Nothing is raised if all is well.
+        betas: All betas of the run, to name the one of the fault.
+
+    Under `jax.jit` nothing can be raised: a traced fault passes, and arrives as `result.status`.
+    """
     if not is_concrete(fault) or int(fault.status) == Status.OK:
         return
     status, path = Status(int(fault.status)), evaluator.path

@@ -34,10 +34,19 @@ def drive(
 ) -> Result:
     """`algorithm.run(path, key=key)`, step by step: the same numbers for the same key.
 
-    With `checkpoint`, the run is written to that file after each stage, and a second call with the same arguments goes
-    on from there with the numbers of an uninterrupted run; at most the stage under way is lost. Ctrl-C returns what
-    there is, with `status` UNFINISHED and samples at the last beta that was reached. `progress` shows each stage on
-    standard error.
+    Args:
+        algorithm: `SMC`, `AIS`, or any other annealer.
+        path: The path of the run.
+        key: The key of the run.
+        checkpoint: A file that is written after each stage. A second call with the same arguments continues from it,
+            with the numbers of an uninterrupted run. At most the stage in progress is lost.
+        progress: Whether to show each stage on standard error.
+
+    Returns:
+        The result. After Ctrl-C it is partial: its `status` is UNFINISHED, and its samples belong to the last beta.
+
+    Raises:
+        ValueError: If the file belongs to another run, or to other densities.
     """
     if not isinstance(algorithm, AbstractAnnealer):
         raise TypeError(
@@ -60,7 +69,10 @@ def drive(
 
 @dataclasses.dataclass(frozen=True)
 class _Keeper:
-    """Keeps a run in a file, where there is one; a run that has met a fault is not worth going on from."""
+    """Keeps a run in a file, where there is one.
+
+    A run that has met a fault is not kept: the file then holds the last good stage.
+    """
 
     checkpoint: str | os.PathLike[str] | None
     settings: dict[str, str]
@@ -71,6 +83,7 @@ class _Keeper:
 
     @property
     def advice(self) -> str:
+        """What to do after an interruption, for the user."""
         if self.checkpoint is None:
             return "give `checkpoint=` to be able to go on"
         return f"call `drive` again with the same arguments to go on from {os.fspath(self.checkpoint)}"
@@ -79,6 +92,10 @@ class _Keeper:
 def _begin_again(
     algorithm: AbstractAnnealer, path: AbstractPath[Any], key: PRNGKey, arrays: dict[str, Any] | None
 ) -> tuple[Annealing, State]:
+    """The run of a checkpoint without its pilot: the kernel is made from what the pilot had fitted.
+
+    The state at beta = 0 serves as a template for the stored one.
+    """
     if arrays is None:
         return algorithm.begin(path, key=key)
     with_pilot: Any = algorithm
@@ -89,6 +106,7 @@ def _begin_again(
 def _go_on(
     algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper, progress: bool
 ) -> Result:
+    """All stages that are left, each with progress and a checkpoint; a partial result after Ctrl-C."""
     clock = Clock()
     latest = run
     num_per_stage = _num_evaluations(algorithm, 2) - _num_evaluations(algorithm, 1)
@@ -118,6 +136,7 @@ def _num_evaluations(algorithm: AbstractAnnealer, num_stages: int) -> int:
 
 
 def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper) -> Result:
+    """The result of an interrupted run, with status UNFINISHED, and a line on how to continue."""
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
     print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
     stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)
@@ -132,6 +151,7 @@ def _no_stats(annealing: Annealing, state: State) -> Recorded:
 
 
 def _report(show: Show, clock: Clock, annealing: Annealing, run: StoredRun, num_per_stage: int) -> None:
+    """Show one stage: beta, ESS, acceptance, speed, and an estimate of the time left."""
     stage, row = len(run.rows), run.rows[-1]
     beta_before = 0.0 if stage == 1 else float(run.rows[-2]["beta"])
     num_left = stages_left(stage, annealing.num_stages, beta_before, float(row["beta"]))

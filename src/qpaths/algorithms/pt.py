@@ -30,21 +30,27 @@ from .tempering import KEPT, Record, Tempering, merge_chains, temper
 class ParallelTempering(eqx.Module):
     """Non-reversible parallel tempering (Syed, Bouchard-Cote, Deligiannidis and Doucet, 2022) on any path.
 
-    Every scan draws the state at beta = 0 afresh from the base, moves the others by the kernel at their own beta, and
-    then offers a swap to the even or, in every other scan, the odd pairs of neighbors. Round r = 0, 1, ... has
-    `num_scans 2^r` scans, `num_scans (2^num_rounds - 1)` in all. Before each round the betas are re-spaced so that all
-    pairs reject equally often, and the kernel is fitted at each beta to states of the round before; within a round both
-    are frozen, and the estimates come from the last round alone. `num_chains` independent replicas run side by side.
+    Chains at all betas run at once. Every scan draws the state at beta = 0 afresh from the base and moves the others by
+    the kernel at their own beta. It then offers a swap to the even pairs of neighbors or, in every other scan, to the
+    odd ones. Round r = 0, 1, ... has `num_scans 2^r` scans. Before each round the betas are re-spaced so that all pairs
+    reject equally often, and the kernel is fitted to states of the round before. Within a round both are frozen. The
+    estimates come from the last round alone.
 
-    The log evidence is that of `bridge` between neighbors: it uses the states of both, which the swaps keep
-    overlapping, and has the least variance of its kind for independent states; a stepping stone in one direction fails
-    where the states of one beta do not cover the next. Its standard error is the jackknife over the replicas. Where the
+    Args:
+        num_temperatures: The number of betas, 0 and 1 included.
+        num_rounds: Rounds; the run has `num_scans (2^num_rounds - 1)` scans in all.
+        kernel: Moves the chains at their betas.
+        num_chains: Independent replicas side by side; the standard error is the jackknife over them.
+        num_scans: Scans of the first round.
+
+    The log evidence is that of `bridge` between neighbors. It uses the states of both, which the swaps keep
+    overlapping; a stepping stone in one direction fails where the states of one beta do not cover the next. Where the
     target is -inf on part of the base, the first pair of a path with q >= 1 rejects however close its betas are; a path
     with q < 1 has no such jump.
 
-    `stats` also has the measured `rejection` of swaps with the beta before, their sum so far, the `barrier` (the last
-    is the global barrier), and for comparison `log_evidence_forward` and `log_evidence_reverse` (stepping stones) and
-    `log_evidence_integration` (corrected thermodynamic integration); `ess` is that of the weights from the beta before.
+    `stats` also has `rejection` (of swaps with the beta before) and its cumulative sum `barrier`, whose last entry is
+    the global barrier. For comparison it has the stepping stones `log_evidence_forward` and `log_evidence_reverse`, and
+    `log_evidence_integration` (corrected thermodynamic integration). `ess` is that of the weights from the beta before.
     """
 
     num_temperatures: int = eqx.field(static=True)
@@ -61,7 +67,11 @@ class ParallelTempering(eqx.Module):
         check_num("num_scans", self.num_scans)
 
     def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """Run all rounds; the samples are the states at beta = 1 of the last, replica by replica."""
+        """Run all rounds.
+
+        The samples are the states at beta = 1 of the last round, replica by replica, with equal weights. `features` are
+        those of the states at all betas, for `qpaths.estimators`.
+        """
         evaluator, stream = self.begin(path, key=key)
         return self.finish(evaluator, temper(self, evaluator, stream))
 
@@ -90,11 +100,12 @@ class ParallelTempering(eqx.Module):
 
     @property
     def scans_per_round(self) -> list[int]:
+        """Scans of each round: every round has twice as many as the one before."""
         return [self.num_scans * 2**r for r in range(self.num_rounds)]
 
     @property
     def num_evaluations(self) -> Cost:
-        """Of a run: the draws it starts from, a draw and the moves of each scan, the fits of each round."""
+        """What a run costs: first draws, a draw and the moves of each scan, and the fits of each round."""
         moved = self.num_temperatures - 1
         draws = self.num_chains * (KEPT + sum(self.scans_per_round))
         moves = self.num_chains * sum(self.scans_per_round) * moved * self.kernel.num_steps

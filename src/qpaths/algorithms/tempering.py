@@ -59,7 +59,11 @@ def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
 
 
 def temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
-    """All rounds; compiled as one program where they do not run on the host."""
+    """All rounds of a run: the state after the last one.
+
+    On the host they run in Python; elsewhere they are compiled as one program. `sampler` is the `ParallelTempering`
+    with the settings.
+    """
     if evaluator.xp is np or is_traced(sampler, evaluator, stream):
         with one_thread():
             return _temper(sampler, evaluator, stream)
@@ -68,6 +72,7 @@ def temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering
 
 @quiet()
 def _temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+    """The start, and all rounds; a compiled run has one loop for rounds of any length."""
     start, run = stream.split(2)
     state = _start(sampler, evaluator, start)
     if evaluator.xp is np:
@@ -88,7 +93,10 @@ _compiled_temper = jax.jit(_temper)
 
 
 def _start(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
-    """Draws from the base, weighted for each beta: a chain starts at one of its own, the kernel is fitted to all."""
+    """Draws from the base, weighted for each beta.
+
+    A chain starts at one of its draws, chosen by weight, and the kernel is fitted to all of them.
+    """
     xp = evaluator.xp
     num, chains, scans = sampler.num_temperatures, sampler.num_chains, sampler.scans_per_round[-1]
     draw_stream, choose_stream = stream.split(2)
@@ -119,7 +127,10 @@ def _start(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering
 
 
 def _round(sampler: Any, evaluator: AbstractEvaluator, state: Tempering, num_scans: Any, stream: Any) -> Tempering:
-    """Betas and parameters of the kernel from the round before, frozen; then the scans."""
+    """One round: betas and parameters of the kernel from the round before, frozen, and then the scans.
+
+    The record of the round replaces the one before, so that memory holds one round only.
+    """
     xp = evaluator.xp
     fit_stream, scan_stream = stream.split(2)
     slots = xp.minimum(num_scans, KEPT)
@@ -227,6 +238,7 @@ def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: A
 
 
 def _draw(sampler: Any, evaluator: AbstractEvaluator, stream: Any, num: int) -> Particles:
+    """Exact draws from the base, evaluated."""
     return evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
 
 

@@ -25,14 +25,19 @@ from .tempering import temper
 
 
 class ThermodynamicIntegration(eqx.Module):
-    """Thermodynamic integration, or path sampling (Gelman and Meng, 1998): log Z is the integral of E[d/dbeta log pi].
+    """Thermodynamic integration, or path sampling (Gelman and Meng, 1998).
 
-    `sampler`, an annealer such as `SMC` or `AIS`, or `ParallelTempering`, gives the means at its betas; exact draws
-    from the base give the one at beta = 0. `rule` is that of `thermodynamic_integration`. The whole is repeated
-    `num_replicates` times with keys of their own: the log evidence is the mean, its standard error comes from the
-    spread, and `betas` and `stats` are averages (`ess` the sum). An adaptive schedule is found in one run before
-    and then frozen. The error of the rule itself, which falls with the number of betas, is not part of the standard
-    error.
+    The log evidence is the integral over beta of `E[d/dbeta log pi_beta]`. The sampler gives the means at its betas.
+    Exact draws from the base give the mean at beta = 0. An adaptive schedule is found in an earlier run and frozen.
+
+    Args:
+        sampler: An annealer such as `SMC` or `AIS`, or `ParallelTempering`.
+        rule: `"corrected"`, `"simpson"` or `"trapezoid"`, as in `qpaths.estimators.thermodynamic_integration`.
+        num_replicates: Independent runs. The log evidence is their mean, and its standard error comes from their
+            spread. `betas` and `stats` are averages; `ess` is the sum.
+
+    The error of the rule itself, which falls with the number of betas, is not part of the standard error. Where the
+    target is -inf on part of the base, the integrand of a path with q >= 1 is infinite at beta = 0, which is an error.
     """
 
     sampler: AbstractAnnealer | ParallelTempering
@@ -48,7 +53,7 @@ class ThermodynamicIntegration(eqx.Module):
             )
 
     def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """Run the sampler `num_replicates` times and integrate; the samples are those of all runs."""
+        """Run the sampler `num_replicates` times and integrate. The samples are those of all runs."""
         freeze, run = stream_for(key, path, self).split(2)
         sampler, spent = _frozen(self.sampler, path, freeze)
         runs, faults, starts = _run_replicates(sampler, path, run, self.num_replicates)
@@ -88,7 +93,7 @@ def _frozen(sampler: Any, path: AbstractPath[Any], key: RandomKey) -> tuple[Any,
 
 
 class _Replicates(NamedTuple):
-    """Runs with keys of their own; the first axis of every array is the run."""
+    """Independent runs; the first axis of every array is the run."""
 
     runs: Result
     faults: Fault
@@ -97,6 +102,7 @@ class _Replicates(NamedTuple):
 
 
 def _run_replicates(sampler: Any, path: AbstractPath[Any], stream: Any, num: int) -> _Replicates:
+    """One after the other on the host; vectorized in a compiled program."""
     if isinstance(stream, HostStream):
         return stack([_run_from_base(sampler, path, one) for one in stream.split(num)])
     if is_traced(sampler, path, stream):

@@ -8,7 +8,7 @@ the path.
 
     log Z = integral of eta(beta) over [0, 1],    eta(beta) = E_beta[D_beta],
 
-and a Riemann sum over a grid of betas stands for the integral (Masrani, Le and Wood, 2019, for the geometric path).
+and a Riemann sum over a grid of betas approximates the integral (Masrani, Le and Wood, 2019, for the geometric path).
 The left sum takes eta at the left end of each interval, the right sum at the right end.
 
 **Which sums are bounds.** On a q-path `d D / d beta = -(1 - q) D^2`, hence
@@ -21,11 +21,11 @@ The left sum takes eta at the left end of each interval, the right sum at the ri
   `ln_q Z_beta`, because `(Z^(1-q))'' = q (1-q) Z^(1-q) Var[D]`: there, left sums of `Z_beta^(1-q) eta(beta)` are lower
   bounds of `ln_q Z`.
 
-**With finitely many samples.** Means under the path's densities are self-normalized averages of samples of the base, so
-the estimate of eta(beta) is the derivative of `log mean_i [pi_beta(x_i) / base(x_i)]`: the sums are those of a path
-whose base is the empirical measure of the samples. The rules above hold for it *sample by sample* with the importance
-weighted bound in the place of log Z, and that is below log Z in the mean. So left sums for q >= 1 and right sums for
-q <= 0 are lower bounds of log Z in expectation for any number of samples, and all sums tend to the importance weighted
+**With finitely many samples.** Means under the path's densities are self-normalized averages of samples of the base.
+The estimate of eta(beta) is then the derivative of `log mean_i [pi_beta(x_i) / base(x_i)]`, and the sums are those of a
+path whose base is the empirical measure of the samples. The rules above hold for it *sample by sample* with the
+importance weighted bound in place of log Z, and that is below log Z in the mean. So left sums for q >= 1 and right sums
+for q <= 0 are lower bounds of log Z in expectation, for any number of samples. All sums tend to the importance weighted
 bound as the grid becomes fine, whatever the path. The sums on the other side are upper bounds only as the number of
 samples grows.
 """
@@ -46,22 +46,35 @@ from ..schedules import AbstractFixedSchedule, AbstractSchedule
 
 
 def elbo(path: AbstractPath[Any], *, key: PRNGKey, num_samples: int = 1) -> Scalar:
-    """The mean log weight of samples of the base: the evidence lower bound (Kingma and Welling, 2014)."""
+    """The evidence lower bound (Kingma and Welling, 2014): the mean log weight of samples of the base.
+
+    Args:
+        path: From a normalized base, such as an encoder, to the unnormalized target.
+        key: For the samples, through which the value can be differentiated.
+        num_samples: Samples of the base. More reduce the noise, not the gap to the log evidence.
+    """
     return jnp.mean(_log_weights(path, key, num_samples))
 
 
 def iwae(path: AbstractPath[Any], *, key: PRNGKey, num_samples: int) -> Scalar:
-    """The log of the mean weight of samples of the base (Burda, Grosse and Salakhutdinov, 2016)."""
+    """The importance weighted bound (Burda, Grosse and Salakhutdinov, 2016): the log of the mean weight.
+
+    Arguments as for `elbo`. More samples make the bound tighter; the gradient of an encoder then has more noise
+    relative to its size (Rainforth et al., 2018).
+    """
     return log_mean_exp(_log_weights(path, key, num_samples))
 
 
 def _log_weights(path: AbstractPath[Any], key: PRNGKey, num_samples: int) -> Array:
+    """Log weights of samples of the base, differentiable in the path and in the samples."""
     check_num("num_samples", num_samples, smallest=1)
     features = _features(path, key, num_samples, differentiate_samples=True)
     return jax.vmap(lambda f: path.log_ratio(0.0, 1.0, f))(features)
 
 
 def _features(path: AbstractPath[Any], key: PRNGKey, num_samples: int, *, differentiate_samples: bool) -> Any:
+    """Features of samples of the base; with the samples held fixed where no gradient may pass through them."""
+
     def one(key: PRNGKey) -> Any:
         x = path.sample_base(key)
         return path.features(x if differentiate_samples else jax.lax.stop_gradient(x))
@@ -105,6 +118,10 @@ class ThermodynamicObjective(eqx.Module):
             raise ValueError(f"`gradient` must be reparameterized or covariance, got {self.gradient!r}.")
 
     def __call__(self, path: AbstractPath[Any], *, key: PRNGKey) -> Scalar:
+        """An estimate of log Z of the path's target, to be maximized.
+
+        Costs one evaluation of each endpoint for each sample, whatever the number of betas.
+        """
         through_samples = self.gradient == "reparameterized"
         features = _features(path, key, self.num_samples, differentiate_samples=through_samples)
         log_proposal = jax.vmap(lambda f: path.log_density_from(0.0, f))(features)

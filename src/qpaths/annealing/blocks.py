@@ -16,7 +16,18 @@ _BLOCK = 2**16
 def in_blocks(
     on_host: bool, chunk_size: int | None, function: Any, particles: Particles, rows: Any, params: Any
 ) -> Any:
-    """`function(particles, rows, params)` for blocks of particles of one group, joined."""
+    """`function(particles, rows, params)` for blocks of particles of one group, joined.
+
+    Args:
+        on_host: Whether the blocks run in Python, or in a compiled loop.
+        chunk_size: The most particles of a block; None for all at once, or 65,536 on the host.
+        function: Moves particles with their random numbers and the parameters of their group.
+        particles: All particles; groups have equal size and follow each other.
+        rows: Random numbers of the rows, which do not depend on the blocks.
+        params: Parameters with a leading axis of groups.
+
+    A block never spans two groups, since a group has its own parameters.
+    """
     num = particles.position.shape[0]
     size = chunk_size or (_BLOCK if on_host else num)
     if size >= num:
@@ -64,11 +75,15 @@ def _joined(parts: list[Any]) -> Any:
 
 
 def _part(tree: Any, start: int, end: int) -> Any:
+    """Rows `start` to `end` of every array."""
     return jax.tree.map(lambda leaf: leaf[start:end], tree)
 
 
 def in_chunks(function: Any, arrays: Any, size: int) -> Any:
-    """`function(arrays)` for chunks of rows, one after the other in a compiled loop; a smaller one for the rest."""
+    """`function(arrays)` for chunks of rows, one after the other in a compiled loop.
+
+    Memory then follows the size of a chunk. Rows that do not fill a chunk are a smaller chunk at the end.
+    """
     num = jax.tree.leaves(arrays)[0].shape[0]
     full = num // size
     chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)

@@ -17,7 +17,11 @@ _MOST_LAYOUTS = 8
 
 
 class Particles(NamedTuple):
-    """Points with all that was ever computed about them, so that nothing is computed twice; rows are particles."""
+    """Points with everything that was computed about them, so that nothing is computed twice.
+
+    Rows of every array are particles. The features always belong to the positions: to move particles, call
+    `evaluator.particles(new_positions, with_slopes=...)`, and do not replace the positions alone.
+    """
 
     position: Rows
     """The points as flat vectors."""
@@ -28,7 +32,17 @@ class Particles(NamedTuple):
 
 
 class AbstractEvaluator(abc.ABC):
-    """What kernels and algorithms see of a path: positions in, numbers out, all with a leading particle axis."""
+    """What kernels and algorithms see of a path: positions in, numbers out.
+
+    Positions are flat vectors, the rows of an array (n, d). `layout` translates between them and the user's points.
+    There are two kinds of methods:
+
+    - `draw`, `values`, `particles`, `waypoints` and `completed` call the user's functions, and these calls are what a
+      run costs.
+    - `log_density`, `log_ratio`, `derivative`, `derivatives` and `score` are arithmetic on what was found before.
+
+    `qpaths.evaluation.evaluator_of(path, stream, with_slopes=...)` makes the evaluator of a run.
+    """
 
     path: AbstractPath[Any]
     layout: Layout
@@ -39,7 +53,10 @@ class AbstractEvaluator(abc.ABC):
     def _evaluate(
         self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
     ) -> list[tuple[FloatArray, Any]]:
-        """Log densities at all positions, with their gradients or None; each density by its name in errors."""
+        """Log densities at all positions, with their gradients or None.
+
+        `densities` maps the name of each density, which appears in errors, to the density.
+        """
 
     @abc.abstractmethod
     def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
@@ -47,31 +64,52 @@ class AbstractEvaluator(abc.ABC):
 
     @abc.abstractmethod
     def _own(self, values: Any) -> Any:
-        """What a path's arithmetic returned, as arrays of this evaluator's kind."""
+        """What a path's arithmetic returned, as arrays of this evaluator's kind.
+
+        A path that is written with `jax.numpy` alone returns JAX arrays on the host, too.
+        """
 
     @abc.abstractmethod
     def draw(self, stream: Any, num: int) -> Rows:
-        """Positions of `num` exact draws from the base."""
+        """Positions of `num` exact draws from the base.
+
+        Use a stream for one draw only.
+        """
 
     @property
     def dimension(self) -> int:
+        """The number of coordinates of a position."""
         return self.layout.dimension
 
     @property
     def _forward(self) -> AbstractPath[Any]:
-        """The path in the direction in which features are stored."""
+        """The path in the direction in which features are stored.
+
+        Features of `Reversed(path)` are those of `path`, so that both directions of a run can share them.
+        """
         path = self.path
         while isinstance(path, Reversed):
             path = path.path
         return path
 
     def values(self, positions: Rows) -> EndpointValues:
-        """Log densities of the two endpoints."""
+        """Log densities of the two endpoints at some positions.
+
+        The endpoints are those of the path itself, also where the run is on `Reversed(path)`.
+        """
         ends = {"base": self._forward.base, "target": self._forward.target}
         return EndpointValues(*(value for value, _ in self._ends(ends, positions, with_slopes=False)))
 
     def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
-        """Evaluate the user's densities at some positions, each once."""
+        """Evaluate the user's densities at some positions, each once.
+
+        Args:
+            positions: One row for each particle.
+            with_slopes: Whether gradients are needed. A kernel gives its own `with_slopes` here.
+
+        Returns:
+            The positions with the features, and with the slopes where they are wanted.
+        """
         if with_slopes:
             return self.completed(self.waypoints(positions))
         if self.path.is_pointwise:
@@ -79,7 +117,11 @@ class AbstractEvaluator(abc.ABC):
         return Particles(positions, self._by_path(_features, self.layout.points(positions)), None)
 
     def waypoints(self, positions: Rows) -> Particles:
-        """Particles on a trajectory: good for their score, and to be `completed` where the trajectory ends."""
+        """Particles on a trajectory, at which only the score is needed.
+
+        Where the target has a `guide` (a cheaper density), features and slopes are those of the guide. Call `completed`
+        where a trajectory ends, before the Metropolis rule.
+        """
         if not self.path.is_pointwise:
             return Particles(positions, self._by_path(_features, self.layout.points(positions)), positions)
         guide = self._guide
@@ -91,17 +133,25 @@ class AbstractEvaluator(abc.ABC):
         )
 
     def completed(self, particles: Particles) -> Particles:
-        """Waypoints at which trajectories ended, with the features of the target itself."""
+        """Waypoints at which trajectories ended, with the features of the target itself.
+
+        Costs nothing unless the target has a `guide`.
+        """
         if self._guide is None:
             return particles
         return particles._replace(features=self.values(particles.position))
 
     @property
     def _guide(self) -> DensityLike | None:
+        """The cheaper density that steers trajectories, or None."""
         return getattr(self._forward.target, "guide", None) if self.path.is_pointwise else None
 
     def _ends(self, ends: dict[str, DensityLike], positions: Rows, *, with_slopes: bool) -> list[tuple[Any, Any]]:
-        """As `_evaluate`, for densities that may be built on another one (`inner`), which alone is evaluated then."""
+        """As `_evaluate`, for densities that may be built on another one.
+
+        Such a density has `inner`, which alone is evaluated by the user's function, and `given_inner`, which computes
+        its own value from that. A fitted reference is one: it mixes a Student-t distribution with the user's base.
+        """
         inner = {name: getattr(density, "inner", density) for name, density in ends.items()}
         found = self._evaluate(inner, positions, with_slopes)
         return [
@@ -116,19 +166,27 @@ class AbstractEvaluator(abc.ABC):
     # The path's arithmetic: no density is evaluated.
 
     def log_density(self, beta: RealLike, features: Any) -> FloatArray:
+        """Log of the unnormalized density at `beta`, one number for each particle."""
         return self._own(self.path.log_density_from(beta, features))
 
     def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+        """Log incremental weights of a step from `beta` to `new_beta`; `-inf` where no mass is left."""
         return self._own(self.path.log_ratio(beta, new_beta, features))
 
     def derivative(self, beta: RealLike, features: Any) -> FloatArray:
+        """Derivative of the log density in beta: the integrand of thermodynamic integration."""
         return self._own(self.path.derivative_from(beta, features))
 
     def derivatives(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        """First and second derivative of the log density in beta."""
         return self._own(self.path.derivatives_from(beta, features))
 
     def score(self, beta: RealLike, particles: Particles) -> Rows:
-        """Gradient of the log density at `beta` in the positions."""
+        """Gradient of the log density at `beta` in the positions, one row for each particle.
+
+        `beta` is one number or one for each particle. On a pointwise path the score is a mix of the two slopes, and no
+        density is evaluated.
+        """
         if self.path.is_pointwise:
             return self._own(self.path.score(beta, particles.features, particles.slopes))  # type: ignore[attr-defined]
         betas = self.xp.broadcast_to(self.xp.asarray(beta), particles.position.shape[:1])
@@ -136,6 +194,7 @@ class AbstractEvaluator(abc.ABC):
 
 
 def _features(path: AbstractPath[Any], x: Point) -> Any:
+    """A named function, because compiled programs are kept by the identity of their function."""
     return path.features(x)
 
 

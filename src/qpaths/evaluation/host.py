@@ -1,4 +1,8 @@
-"""Evaluation from Python: compiled programs for chunks of rows, and everything else in NumPy."""
+"""Evaluation from Python: compiled programs for chunks of rows, and everything else in NumPy.
+
+One program serves any number of rows, because a chunk always has the same size. So another number of particles,
+another key or another q compiles nothing.
+"""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -28,8 +32,13 @@ _MOST_PROGRAMS = 8
 class HostEvaluator(AbstractEvaluator):
     """Evaluates from Python: JAX densities by compiled programs for chunks of rows, NumPy densities by plain calls.
 
-    With `with_slopes` one program, that of values and gradients, serves all requests, so that nothing else needs to be
-    compiled. Positions and all arithmetic have 64 bits whatever the densities have.
+    Positions and all arithmetic have 64 bits, whatever the densities have.
+
+    Args:
+        path: The path. Its own numbers (q, a scale) become NumPy numbers.
+        layout: How points lie in a row.
+        with_slopes: Whether the run needs gradients. Then one program, that of values and gradients, serves all
+            requests, so that nothing else has to be compiled.
     """
 
     xp = np
@@ -66,6 +75,7 @@ class HostEvaluator(AbstractEvaluator):
         return super()._guide  # a target may make it anew at each call, and programs are kept by its identity
 
     def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
+        """As the contract says, in one compiled program for all rows."""
         leaves, structure = jax.tree.flatten(self.path)
         return to_host(_path_program(structure, function)(leaves, *arrays))
 
@@ -73,12 +83,17 @@ class HostEvaluator(AbstractEvaluator):
         return jax.tree.map(lambda leaf: np.asarray(leaf, float) if isinstance(leaf, jax.Array) else leaf, values)
 
     def draw(self, stream: HostStream, num: int) -> Rows:
+        """Positions of `num` exact draws from the base, checked to differ.
+
+        A JAX sampler runs compiled, with one key for each draw; a NumPy sampler is called once for each draw.
+        """
         base: Any = self.path.base
         if hasattr(base, "draw_rows"):
             return base.draw_rows(stream, num, lambda s, n: self._draw(base.inner, s, n))
         return self._draw(base, stream, num)
 
     def _draw(self, density: DensityLike, stream: HostStream, num: int) -> Rows:
+        """Draws from one density; the base itself, or the part of a reference that the user gave."""
         if is_numpy(density):
             sample, generator = sampler_of(density, "base"), stream.generator
             rows = [numpy_row(sample(generator), self.layout) for _ in range(num)]
@@ -110,6 +125,8 @@ def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
 def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Any:
+    """A compiled function of the densities' arrays and a chunk of positions: one pair for each density."""
+
     @jax.jit
     def values(leaves: list[Any], positions: Any) -> Any:
         densities = jax.tree.unflatten(structure, leaves)
@@ -120,6 +137,8 @@ def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
 def _draw_program(structure: Any, layout: Layout) -> Any:
+    """A compiled function that draws the points with the given numbers."""
+
     @jax.jit
     def draw(leaves: list[Any], data: Any, numbers: Any) -> Any:
         return draws(jax.tree.unflatten(structure, leaves), layout, jax.random.wrap_key_data(data), numbers)
@@ -129,13 +148,17 @@ def _draw_program(structure: Any, layout: Layout) -> Any:
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
 def _path_program(structure: Any, function: Callable[..., Any]) -> Any:
+    """A compiled function that maps a function of the path over rows."""
     return jax.jit(
         lambda leaves, *arrays: jax.vmap(functools.partial(function, jax.tree.unflatten(structure, leaves)))(*arrays)
     )
 
 
 def clear_cache() -> None:
-    """Forget the compiled programs of all densities."""
+    """Forget the compiled programs of all densities, and free their memory.
+
+    The last eight programs of each kind are kept. Call this in a long process that works through many models.
+    """
     for cache in (_value_program, _draw_program, _path_program, traced_layout):
         cache.cache_clear()
 

@@ -17,7 +17,18 @@ _MOST_LAYOUTS = 8
 
 
 class Layout(NamedTuple):
-    """How the numbers of a point, an array or a tree of arrays, lie in a flat vector."""
+    """How the numbers of a point, an array or a tree of arrays, lie in a flat vector.
+
+    Kernels see flat vectors only; the user's functions see points only. The leaves of the tree lie one after the other.
+
+    Examples:
+        >>> import numpy as np
+        >>> layout = Layout.of({"scale": np.ones(1), "weights": np.zeros((2, 2))})
+        >>> layout.dimension
+        5
+        >>> layout.points(np.arange(10.0).reshape(2, 5))["weights"].shape
+        (2, 2, 2)
+    """
 
     structure: Any
     shapes: tuple[tuple[int, ...], ...]
@@ -31,10 +42,12 @@ class Layout(NamedTuple):
 
     @property
     def sizes(self) -> list[int]:
+        """Numbers of each leaf."""
         return [int(np.prod(shape, dtype=int)) for shape in self.shapes]
 
     @property
     def dimension(self) -> int:
+        """Numbers of a whole point."""
         return sum(self.sizes)
 
     @property
@@ -52,7 +65,10 @@ class Layout(NamedTuple):
         return jax.tree.unflatten(self.structure, leaves)
 
     def rows(self, points: Point) -> AnyArray:
-        """Points as flat vectors; axes in front of those of a point stay."""
+        """Points as flat vectors; axes in front of those of a point stay.
+
+        The inverse of `points`.
+        """
         leaves = jax.tree.leaves(points)
         xp = namespace(leaves)
         flat = []
@@ -63,7 +79,11 @@ class Layout(NamedTuple):
 
 
 def layout_of(path: Any) -> Layout:
-    """The layout of the points that the base draws; a clear error where the endpoints do not fit together."""
+    """The layout of the points that the base draws.
+
+    The endpoints are traced with such a point, so that functions that do not fit together fail here: with an error that
+    names the function, what it was given, and what it returned.
+    """
     if not isinstance(path, AbstractPath):
         raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
     if any_numpy((path,)):
@@ -85,6 +105,7 @@ def traced_layout(structure: Any, leaves: tuple[Any, ...]) -> Layout:
 
 
 def _layout_of(path: AbstractPath[Any]) -> Layout:
+    """Looks at one draw from the base, and at both endpoints there."""
     if isinstance(path, Reversed) and getattr(path.base, "sample", None) is None:
         return _layout_of(path.path)  # chains that walk back start at given points
     base = getattr(path.base, "inner", path.base)
@@ -112,6 +133,7 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
 
 @functools.cache
 def _key_type() -> Any:
+    """The type of JAX's keys, found once."""
     return jax.eval_shape(lambda: jax.random.key(0)).dtype
 
 
@@ -134,6 +156,7 @@ def _shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
 
 
 def _describe(example: Any) -> str:
+    """Types and shapes of a point, for errors."""
     return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
 
 

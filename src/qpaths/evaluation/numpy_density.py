@@ -10,6 +10,11 @@ from .layout import Layout
 def numpy_rows(
     density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
 ) -> tuple[np.ndarray, Any]:
+    """Log densities of a NumPy density at all positions, with gradients or None.
+
+    A batched density gets all rows in one call, any other is called row by row. Shapes are checked, since a wrong one
+    would broadcast silently.
+    """
     values = _numpy_calls(density.log_prob, f"{name}.log_prob", density.batched, layout, positions)
     if values.shape != positions.shape[:1]:
         one = "each of the points of a batch" if density.batched else "one point"
@@ -33,6 +38,11 @@ def numpy_rows(
 def _numpy_calls(
     function: Any, name: str, batched: bool, layout: Layout, positions: np.ndarray, is_point: bool = False
 ) -> np.ndarray:
+    """The values of a user's function at all rows.
+
+    An exception of the user's function is raised again with the point at which it happened.
+    """
+
     def call(rows: np.ndarray) -> np.ndarray:
         try:
             value = function(layout.points(rows))
@@ -52,6 +62,7 @@ def _numpy_calls(
 
 
 def numpy_row(point: Any, layout: Layout) -> np.ndarray:
+    """One draw of a NumPy sampler as a row, checked to have the size of the others."""
     row = np.asarray(layout.rows(point), float)
     if row.shape != (layout.dimension,):
         raise ValueError(

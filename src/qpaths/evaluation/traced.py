@@ -1,4 +1,7 @@
-"""Evaluation inside a compiled program."""
+"""Evaluation inside a compiled program.
+
+The same methods as on the host, on traced arrays: chunks and errors are the business of the caller.
+"""
 
 import dataclasses
 import functools
@@ -45,6 +48,8 @@ class TracedEvaluator(AbstractEvaluator):
 
 
 def of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, with_slopes: bool) -> tuple[Any, Any]:
+    """Log densities at all rows, and their gradients or None, by `jax.vmap` of the user's function."""
+
     def log_prob(row: Any) -> Any:
         return evaluate(density, layout.points(row), name)
 
@@ -60,6 +65,10 @@ def draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
 
 
 def _draw_rows(density: DensityLike, layout: Layout, key: Any, num: int) -> Any:
+    """The first `num` draws of a key.
+
+    Draw i has the key `fold_in(key, i)`: the draws depend neither on chunks nor on the number of devices.
+    """
     indices = jnp.arange(num)
     devices = jax.devices()
     if len(devices) > 1 and num % len(devices) == 0:

@@ -18,7 +18,11 @@ from .checks import check_between, check_finite, check_positive
 
 
 class Poisson(AbstractExponentialFamily):
-    """The Poisson distribution: phi(x) = x, theta = log rate, eta = rate, base measure 1 / x!."""
+    """The Poisson distribution: phi(x) = x, theta = log rate, eta = rate, base measure 1 / x!.
+
+    Points are whole numbers as floating-point numbers; elsewhere the density is zero. Between two rates the geometric
+    path has rate `rate_0^(1-beta) rate_1^beta`, and the moment path mixes the rates linearly.
+    """
 
     rate: ScalarLike
 

@@ -23,6 +23,7 @@ def solve_root(residual: Callable[[Any, Any], Any], start: Any, arguments: Any) 
 
 
 def _largest(tree: Any) -> Any:
+    """The largest absolute value in a tree."""
     return jnp.max(jnp.stack([jnp.max(jnp.abs(leaf)) for leaf in jax.tree.leaves(tree)]))
 
 

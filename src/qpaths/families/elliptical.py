@@ -88,6 +88,7 @@ def from_offset(delta: ScalarLike, theta: tuple[Array, ...], offset: ScalarLike)
 
 
 def symmetric_inverse(matrix: Array) -> Array:
+    """The inverse of a symmetric matrix, symmetric to the last digit so that its Cholesky factor exists."""
     inverse = jnp.linalg.inv(matrix)
     return (inverse + jnp.swapaxes(inverse, -1, -2)) / 2
 

@@ -15,7 +15,11 @@ class Gamma(AbstractExponentialFamily):
     """The gamma density, proportional to `x^(concentration - 1) exp(-rate x)` for x > 0.
 
     phi(x) = (log x, x), theta = (concentration - 1, -rate), eta = (digamma(concentration) - log rate,
-    concentration / rate).
+    concentration / rate). The moments have no closed inverse: `with_moments` solves one equation by Newton's method.
+
+    Args:
+        concentration: The shape parameter; 1 is the exponential density.
+        rate: The inverse of the scale; the mean is concentration / rate.
     """
 
     concentration: ScalarLike

@@ -18,6 +18,10 @@ class Normal(AbstractExponentialFamily):
     """The normal density on the real line with mean `loc` and standard deviation `scale`.
 
     phi(x) = (x, x^2), theta = (loc / scale^2, -1 / (2 scale^2)), eta = (loc, loc^2 + scale^2).
+
+    Examples:
+        >>> round(float(Normal(0.0, 1.0).kl_divergence(Normal(1.0, 1.0))), 6)
+        0.5
     """
 
     loc: ScalarLike
@@ -61,14 +65,20 @@ class Normal(AbstractExponentialFamily):
         return Normal(moments[0], jnp.sqrt(variance))
 
     def mix_moments(self, other: "Normal", beta: ScalarLike) -> "Normal":
+        """By means and variances, which keep their digits when the mean is far from zero."""
         mean, variance = mix_scatter((self.loc, self.scale**2), (other.loc, other.scale**2), beta, 1.0)
         return Normal(mean, jnp.sqrt(variance))
 
 
 class MultivariateNormal(AbstractExponentialFamily):
-    """The normal density in d dimensions with the given mean and covariance matrix.
+    """The normal density in d dimensions.
 
-    phi(x) = (x, x x^T), theta = (P mean, -P / 2) with P the inverse covariance, eta = (mean, cov + mean mean^T).
+    phi(x) = (x, x x^T), theta = (P mean, -P / 2) with P the inverse covariance, eta = (mean, cov + mean mean^T). Points
+    have shape (d,); for one dimension use `Normal`, whose points are numbers.
+
+    Args:
+        mean: Shape (d,).
+        cov: The covariance matrix, shape (d, d), symmetric and positive definite.
     """
 
     mean: Float[Array, " d"]

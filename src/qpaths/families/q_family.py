@@ -1,4 +1,4 @@
-"""q-exponential families: what all members can do, the relations of their orders, and the two normalisations."""
+"""q-exponential families: what all members can do, the relations of their orders, and the two normalizations."""
 
 import abc
 from typing import Any

@@ -17,10 +17,16 @@ from .q_gaussian import AbstractQGaussian
 
 
 class StudentT(AbstractQGaussian):
-    """The Student-t density on the real line with `df` degrees of freedom, location and scale (not squared).
+    """The Student-t density on the real line.
 
     q = (df + 3) / (df + 1), so 1 < q < 3. The escort is Student-t with df + 2 and scale^2 df / (df + 2); its variance
-    is scale^2, so the moment parameters are (loc, loc^2 + scale^2), for every df > 0.
+    is scale^2, so the moment parameters are (loc, loc^2 + scale^2), for every df > 0. A q-path of this order between
+    two such densities with the same df stays in the family.
+
+    Args:
+        df: Degrees of freedom; 1 is the Cauchy density.
+        loc: The center.
+        scale: The scale, not squared. The variance is scale^2 df / (df - 2) for df > 2.
     """
 
     df: ScalarLike
@@ -56,10 +62,15 @@ class StudentT(AbstractQGaussian):
 
 
 class MultivariateStudentT(AbstractQExponentialFamily):
-    """The Student-t density in d dimensions with `df` degrees of freedom, location and scale matrix (eq. student).
+    """The Student-t density in d dimensions (paper, eq. student).
 
     q = (df + d + 2) / (df + d), so 1 < q < 1 + 2/d. The escort is Student-t with df + 2 and scale matrix times
     df / (df + 2); its covariance is the scale matrix S, so the moment parameters are (mean, S + mean mean^T).
+
+    Args:
+        df: Degrees of freedom.
+        mean: The center, shape (d,); it is the mean for df > 1.
+        scale_matrix: Shape (d, d), symmetric and positive definite. The covariance is S df / (df - 2) for df > 2.
     """
 
     df: ScalarLike
@@ -87,6 +98,7 @@ class MultivariateStudentT(AbstractQExponentialFamily):
         return elliptical.log_density(self.delta, jnp.sum(jnp.square(z)), log_det, self.mean.size)
 
     def sample(self, key: PRNGKey) -> Float[Array, " d"]:
+        """A normal draw over the root of a chi-square draw with df degrees of freedom."""
         key_normal, key_gamma = jax.random.split(key)
         z = jax.random.normal(key_normal, self.mean.shape, self.mean.dtype)
         chi_square = 2 * jax.random.gamma(key_gamma, jnp.asarray(self.df / 2, self.mean.dtype))

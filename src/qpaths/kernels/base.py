@@ -1,4 +1,4 @@
-"""What a kernel is, and how particles tell it the shape of the target."""
+"""What a kernel is, and what kernels share: the Metropolis rule, moments of particles, groups."""
 
 import abc
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -32,7 +32,10 @@ class Info(NamedTuple):
 
 
 class Cloud(NamedTuple):
-    """Weighted particles near one beta, to which a kernel is fitted."""
+    """Weighted particles near one beta, to which a kernel is fitted.
+
+    `weighted_moments(cloud)` is the mean and covariance. Particles of weight zero must not count.
+    """
 
     evaluator: AbstractEvaluator
     beta: RealLike
@@ -41,6 +44,7 @@ class Cloud(NamedTuple):
 
     @property
     def positions(self) -> Rows:
+        """The positions of the particles, one row each."""
         return self.particles.position
 
 
@@ -79,7 +83,7 @@ class AbstractKernel(Module, Generic[Params]):
         """What one transition of one particle costs."""
 
     def start_cost(self, num_particles: int) -> Cost:
-        """What it costs to evaluate particles before the first move."""
+        """What it costs to evaluate `num_particles` particles before the first move."""
         return Cost.gradients(num_particles) if self.with_slopes else Cost.values(num_particles)
 
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
@@ -170,6 +174,7 @@ class AbstractKernel(Module, Generic[Params]):
 
 
 def _no_info(particles: Particles) -> Info:
+    """What is reported before any transition."""
     xp = namespace(particles.position)
     num = particles.position.shape[0]
     no = xp.zeros(num, bool)
@@ -200,7 +205,9 @@ def accept(
 ) -> tuple[Particles, Info]:
     """The Metropolis rule: keep `new` if `uniform` in [0, 1) is below min(1, ratio). A NaN ratio is a rejection.
 
-    A NaN or `+inf` density at `new` is invalid, unless the kernel `diverged` on the way there.
+    `log_correction` is the log ratio of the proposal densities, `log q(old | new) - log q(new | old)`: zero for a
+    symmetric proposal. A NaN or `+inf` density at `new` is invalid, unless the kernel `diverged` on the way there.
+    Returns the new particles and their `Info`.
     """
     xp = evaluator.xp
     log_new = evaluator.log_density(beta, new.features)
@@ -275,5 +282,6 @@ def grouped(params: Any) -> Any:
 
 
 def check_num_steps(num_steps: int) -> None:
+    """Raise unless a kernel makes at least one transition at each beta."""
     if num_steps < 1:
         raise ValueError(f"`num_steps` must be at least 1, got {num_steps}: it counts transitions at each beta.")

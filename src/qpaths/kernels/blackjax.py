@@ -22,12 +22,18 @@ Matrix = Float[AnyArray, "*g d d"]
 
 
 class BlackJAXKernel(AbstractKernel[Matrix]):
-    """A BlackJAX sampling algorithm, rebuilt at each beta.
+    """A BlackJAX sampling algorithm, rebuilt at each beta (needs the extra `qpaths[blackjax]`).
 
-    `build(log_density, covariance)` returns the algorithm for a log density over flat vectors, given the covariance of
-    the particles: `lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov)`. BlackJAX evaluates the
-    path's density itself, so the cached features do not help it; how often cannot be known beforehand, and
-    `evaluations_per_transition` is what the result reports.
+    Args:
+        build: `build(log_density, covariance)` returns the algorithm for a log density over flat vectors, given the
+            covariance of the particles.
+        num_steps: Transitions at each beta.
+        evaluations_per_transition: What the result reports as the cost, in gradients. BlackJAX evaluates the density
+            itself, so the true number is not known beforehand.
+
+    The cached features do not help BlackJAX: every transition evaluates the density anew.
+
+        kernel = BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov))
     """
 
     build: Callable[[Callable[[Array], Array], Array], Any] = eqx.field(static=True)  # type: ignore[misc]
@@ -45,13 +51,14 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
         return Cost.values(1) + Cost.gradients(self.evaluations_per_transition)
 
     def fit(self, cloud: Cloud, stream: Any, previous: Matrix | None) -> Matrix:
+        """The covariance of the weighted particles."""
         return weighted_moments(cloud)[1]
 
     def template(self, dimension: int, dtype: Any) -> Matrix:
         return np.zeros((dimension, dimension), dtype)
 
     def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
-        """Data of keys."""
+        """Data of keys, one for each transition of each particle."""
         if isinstance(rows, HostRows):
             uniform = rows.draw(position.shape[0], num, 0, 2)[1]
             return (uniform * 2**32).astype(np.uint32)
@@ -76,6 +83,8 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
 def _step(
     build: Any, path: AbstractPath[Any], layout: Layout, betas: Any, positions: Any, data: Any, covariances: Any
 ) -> tuple[Array, Array]:
+    """One transition of every particle from a fresh state of BlackJAX, and its acceptance rate where it has one."""
+
     def one(beta: Any, position: Any, data: Any, covariance: Any) -> tuple[Array, Array]:
         def log_density(position: Array) -> Array:
             return path.log_density_from(beta, path.features(layout.points(position)))
@@ -89,4 +98,5 @@ def _step(
 
 @functools.partial(jax.jit, static_argnums=(0, 2))
 def _compiled_step(*arguments: Any) -> tuple[Array, Array]:
+    """`_step` for runs on the host, where only this call is compiled."""
     return _step(*arguments)

@@ -15,8 +15,13 @@ from .wrapper import KernelWrapper
 class FrozenKernel(KernelWrapper):
     """`kernel` with parameters that were fitted at some betas in a pilot; in between they are interpolated.
 
-    It looks at no particle, so every algorithm that runs it with a fixed schedule has an unbiased estimate of the
-    evidence, and AIS needs no pilot of its own. `params` are stacked along `betas`, which increase from 0 to 1.
+    It looks at no particle. So every algorithm that runs it with a fixed schedule has an unbiased estimate of the
+    evidence, and AIS needs no further pilot. `qpaths.tune` returns such a kernel.
+
+    Args:
+        kernel: The kernel that makes the transitions.
+        betas: Where the parameters were fitted, increasing from 0 to 1.
+        params: The parameters of one group at each beta, stacked along the first axis.
     """
 
     betas: Float[AnyArray, " num"]
@@ -30,6 +35,7 @@ class FrozenKernel(KernelWrapper):
     needs_fit = False
 
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
+        """Nothing: parameters are looked up."""
         return Cost()
 
     def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
@@ -37,7 +43,10 @@ class FrozenKernel(KernelWrapper):
         return self.params_at(cloud.beta)
 
     def params_at(self, beta: RealLike) -> Any:
-        """The parameters at one beta, or at each of several."""
+        """The parameters at one beta, or at each of several.
+
+        Linear between neighboring betas; a mix of Cholesky factors is again one, so a preconditioner stays valid.
+        """
         xp = namespace(self.betas, beta, self.params)
         betas = xp.asarray(self.betas)
         last = xp.clip(xp.searchsorted(betas, beta, side="right"), 1, betas.shape[0] - 1)
@@ -57,7 +66,7 @@ class FrozenKernel(KernelWrapper):
 
     @property
     def arrays(self) -> dict[str, Any]:
-        """What a file needs to keep of the kernel."""
+        """What a file needs to keep of the kernel; `from_arrays` reads it."""
         return {"betas": self.betas, "params": jax.tree.leaves(self.params)}
 
     @staticmethod
@@ -67,4 +76,5 @@ class FrozenKernel(KernelWrapper):
         return FrozenKernel(kernel, arrays["betas"], jax.tree.unflatten(structure, arrays["params"]))
 
     def reversed(self) -> "FrozenKernel":
+        """The parameters at `1 - beta`, for the reverse chains of bidirectional Monte Carlo."""
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))

@@ -1,4 +1,8 @@
-"""Kernels that follow the gradient: Hamiltonian Monte Carlo and, with one leapfrog step, MALA."""
+"""Kernels that follow the gradient: Hamiltonian Monte Carlo and, with one leapfrog step, MALA.
+
+Both use the score of the path at beta, which on a pointwise path is a mix of the endpoints' gradients. A target with a
+`guide` is followed along the gradient of the guide, and accepted by its own density.
+"""
 
 from typing import Any, NamedTuple
 
@@ -37,19 +41,23 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
 
 
 class LeapfrogParams(NamedTuple):
-    """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates."""
+    """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates.
+
+    With the square root L, momenta are standard normal in the coordinates z of `x = L z`. The mass matrix is the
+    inverse of `L L^T`.
+    """
 
     scale: Float[AnyArray, "*g d d"] | Float[AnyArray, "*g d"]
     step_size: Float[AnyArray, "*g"]
 
     def forward(self, vectors: Rows) -> Rows:
-        """From the coordinates of the preconditioner to those of the target."""
+        """From the coordinates of the preconditioner to those of the target: `L v` for every row."""
         if self.scale.ndim == 3:
             return times(vectors, self.scale)
         return per_particle(self.scale, vectors.shape[0]) * vectors
 
     def backward(self, vectors: Rows) -> Rows:
-        """The transpose, for gradients."""
+        """The transpose, for gradients: `L^T g` for every row."""
         if self.scale.ndim == 3:
             return times(vectors, namespace(self.scale).swapaxes(self.scale, 1, 2))
         return per_particle(self.scale, vectors.shape[0]) * vectors
@@ -103,6 +111,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return LeapfrogParams(np.zeros(shape, dtype), np.zeros((), dtype))
 
     def fit(self, cloud: Cloud, stream: Any, previous: LeapfrogParams | None) -> LeapfrogParams:
+        """The preconditioner from the particles, and the step size from short runs of copies of them.
+
+        The search starts from the step size of the beta before, or from `d^(-1/4)`.
+        """
         xp, dtype = cloud.evaluator.xp, cloud.positions.dtype
         scale = self._scale(cloud)
         if self.step_size is not None:
@@ -118,6 +130,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return LeapfrogParams(scale, step_size.astype(dtype))
 
     def _scale(self, cloud: Cloud) -> AnyArray:
+        """A square root of the covariance of the particles, of its diagonal, or of the identity."""
         xp = cloud.evaluator.xp
         if self.preconditioner == "none":
             return xp.ones(cloud.positions.shape[1], cloud.positions.dtype)
@@ -158,6 +171,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return xp.exp(xp.mean(log_steps[num_rounds // 2 :]))
 
     def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+        """Momenta, factors of the step size, and uniform numbers for the Metropolis rule."""
         normal, uniform = rows.draw(position.shape[0], num, position.shape[1], 2, dtype=position.dtype)
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
         return normal, 1 + self.jitter * (2 * uniform[..., 1] - 1), uniform[..., 0]
@@ -171,6 +185,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         randomness: Any,
         params: LeapfrogParams,
     ) -> tuple[Particles, Info]:
+        """`num_leapfrog` leapfrog steps of all particles at once, then the Metropolis rule.
+
+        Particles whose trajectory leaves the finite numbers stop there and are rejected.
+        """
         xp = evaluator.xp
         start, factor, uniform = randomness
         step = (per_particle(params.step_size, uniform.shape[0]) * factor)[:, None]
@@ -204,12 +222,26 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
 
 
 class HMC(_LeapfrogKernel):
-    """Hamiltonian Monte Carlo: each transition evaluates each density and its gradient `num_leapfrog` times.
+    """Hamiltonian Monte Carlo (Duane et al., 1987; Neal, 2011).
 
-    `step_size=None` has it tuned per beta to `target_acceptance`, or higher where a longer trajectory would turn back;
-    a number is used as given, in the coordinates of the preconditioner. The step of each transition is multiplied by a
-    uniform number in `1 +- jitter`. `preconditioner` is the covariance of the particles (`"dense"`), its diagonal
-    (`"diagonal"`) or nothing (`"none"`).
+    Args:
+        num_steps: Transitions at each beta.
+        num_leapfrog: Leapfrog steps of a transition; each costs a value with gradient of each density.
+        step_size: None has it tuned at each beta to `target_acceptance`, or above where a longer trajectory would turn
+            back. A number is used as given, in the coordinates of the preconditioner.
+        preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`) or nothing (`"none"`).
+            A dense one is reliable only with many more particles than coordinates.
+        jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
+            returns to its start every time.
+        target_acceptance: The acceptance rate of the tuning.
+
+    With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
+
+    Examples:
+        >>> HMC(num_leapfrog=5).cost.total  # a gradient counts as two evaluations
+        10
+        >>> HMC(step_size=0.1, preconditioner="none").needs_fit
+        False
     """
 
     num_steps: int = eqx.field(static=True, default=1)
@@ -223,7 +255,8 @@ class HMC(_LeapfrogKernel):
 class MALA(_LeapfrogKernel):  # type: ignore[misc]
     """The Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, without jitter.
 
-    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998).
+    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998). A
+    transition costs one value with gradient. It moves less far than `HMC` for the same number of gradients.
     """
 
     num_steps: int = eqx.field(static=True, default=1)
@@ -233,8 +266,10 @@ class MALA(_LeapfrogKernel):  # type: ignore[misc]
 
     @property  # type: ignore[misc]
     def num_leapfrog(self) -> int:  # type: ignore[override]
+        """Always one."""
         return 1
 
     @property  # type: ignore[misc]
     def jitter(self) -> float:  # type: ignore[override]
+        """Always zero: a single step cannot return to its start."""
         return 0.0

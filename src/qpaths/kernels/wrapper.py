@@ -1,4 +1,4 @@
-"""A kernel around another one."""
+"""A kernel around another one: derive from it to change one thing about a kernel."""
 
 from typing import Any
 
@@ -9,7 +9,14 @@ from .base import AbstractKernel, Cloud, Info
 
 
 class KernelWrapper(AbstractKernel[Any]):
-    """Passes everything on to `kernel`; those who derive from it say what they change."""
+    """Passes everything on to `kernel`; those who derive from it say what they change.
+
+    The deliberately wrong kernels of `qpaths.testing` are wrappers:
+
+        class StaleBeta(KernelWrapper):
+            def transition(self, evaluator, beta, particles, randomness, params):
+                return self.kernel.transition(evaluator, 0.5 * beta, particles, randomness, params)
+    """
 
     kernel: AbstractKernel[Any]
 

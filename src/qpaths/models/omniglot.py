@@ -33,7 +33,7 @@ class Images(NamedTuple):
 
 
 def load_omniglot(path: str | os.PathLike[str]) -> Images:
-    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error in words."""
+    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there are no Omniglot images at `{path}`. {_HELP}")
@@ -88,7 +88,7 @@ def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "n
 def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIXELS) -> Float[np.ndarray, "num pixels"]:
     """Images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
 
-    Raises in words on anything else.
+    Anything else is an error that says what was found.
     """
     array = np.asarray(images)
     if array.ndim != 2 or array.shape[1] != num_pixels or not array.shape[0]:
@@ -112,6 +112,6 @@ def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIX
 
 
 def binarize(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
-    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarisation."""
+    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarization."""
     images = jnp.asarray(images)
     return (jax.random.uniform(key, images.shape, images.dtype) < images).astype(images.dtype)

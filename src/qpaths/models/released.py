@@ -70,9 +70,9 @@ class AdaptingHMC(KernelWrapper):
 class ReleasedProtocol(eqx.Module):
     """Forward and reverse annealing as in the released code: compare with it, and use `BDMC` for bounds.
 
-    Hamiltonian Monte Carlo with unit masses. Each chain has a step size of its own, 0.01 at first, which after each
-    transition is multiplied by 1.02 if more than 65 % of the chain's proposals so far were accepted and by 0.98 if not,
-    and kept within [1e-4, 0.5]. The reverse run starts at 0.01 again. Because the kernel at a beta depends on the
+    Hamiltonian Monte Carlo with unit masses. Each chain has its own step size, 0.01 at first. After each transition it
+    is multiplied by 1.02 if more than 65 % of the chain's proposals so far were accepted, and by 0.98 if not. It is
+    kept within [1e-4, 0.5]. The reverse run starts at 0.01 again. Because the kernel at a beta depends on the
     chain's past it does not leave the density there invariant, so the mean weight is biased and the bounds are not
     exact.
     """

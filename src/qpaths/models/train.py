@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _test_bound(model: VAE, images: Any, num_samples: int) -> tuple[float, float]:
-    """Mean bound of test images, binarized once with a key of their own, and its standard error over the images."""
+    """Mean bound of test images, binarized once with a separate key, and its standard error over the images."""
     binarize_key, sample_key = jax.random.split(jax.random.key(1))
     bounds = importance_bounds(
         model, binarize(jnp.asarray(images), binarize_key), key=sample_key, num_samples=num_samples

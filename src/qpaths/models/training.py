@@ -101,8 +101,8 @@ def train_vae(
     """Train an autoencoder on images in [0, 1], binarized anew each time they are seen.
 
     With `checkpoint` the state is written to that file every `save_every` epochs and at an interrupt; the same call
-    goes on from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out of
-    an epoch, others each time. `observe(epoch, model)` is called after each epoch.
+    continues from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out
+    of an epoch, others each time. `observe(epoch, model)` is called after each epoch.
     """
     settings = settings or TrainingSettings()
     pixels = check_images(images, num_pixels=np.shape(images)[-1])

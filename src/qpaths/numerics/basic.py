@@ -12,13 +12,19 @@ from ..arrays import logsumexp, namespace, quiet
 
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:
-    """Log of the mean of `exp(log_values)` along `axis`; `-inf` where every entry is `-inf`."""
+    """Log of the mean of `exp(log_values)` along `axis`; `-inf` where every entry is `-inf`.
+
+    The log evidence is `log_mean_exp(log_weights)`.
+    """
     values = namespace(log_values).asarray(log_values)
     return logsumexp(values, axis=axis) - math.log(values.shape[axis])
 
 
 def log_ess(log_weights: RealLike, axis: int = -1) -> FloatArray:
-    """Log effective sample size, (sum w)^2 / sum w^2, along `axis`; `-inf` where no weight is positive."""
+    """Log effective sample size, `log[(sum w)^2 / sum w^2]`, along `axis`; `-inf` where no weight is positive.
+
+    The number of equal weights that would have the same relative variance (Kong, 1992).
+    """
     xp = namespace(log_weights)
     log_weights = xp.asarray(log_weights)
     log_sum = logsumexp(log_weights, axis=axis)

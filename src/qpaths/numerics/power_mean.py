@@ -99,6 +99,7 @@ class _Weights(NamedTuple):
 
 
 def _mixing_weights(beta: Any, shift: Any) -> _Weights:
+    """Weights of the endpoints after the shift of logit(beta), without overflow for any shift."""
     xp = namespace(beta)
     if xp is np and not shift.any():  # as always but for a scaled target, and known on the host
         return _Weights(1 - beta, beta, np.ones_like(beta), np.zeros_like(beta))
@@ -234,6 +235,7 @@ def _derivative_in_delta(weights: _Weights, r: Array, y: Array, delta: Array) ->
 
 
 def _power_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+    """The value of `log_power_mean_pair` on arrays of one type; exact at both ends, NaN outside [0, 1]."""
     xp = namespace(beta)
     weights = _mixing_weights(beta, shift)
     target_is_reference, excess = _from_reference(weights, *_exponents(log_base, log_target, delta), delta)
@@ -249,6 +251,7 @@ _power_mean_jax = jax.custom_jvp(_power_mean)
 
 
 def _power_mean_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tuple[Array, Array]:
+    """Closed forms for all five partial derivatives, each clipped to finite numbers."""
     beta, log_base, log_target, delta, shift = primals
     weights = _mixing_weights(beta, shift)
     r, y = _exponents(log_base, log_target, delta)

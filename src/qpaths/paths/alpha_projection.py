@@ -14,12 +14,17 @@ from .parametric import AbstractParametricPath
 
 
 class AlphaProjectionPath(AbstractParametricPath):
-    """The member r that minimises `(1-beta) D_alpha[base : r] + beta D_alpha[target : r]`, alpha = 2 q - 1, 0 <= q < 1.
+    """The member r that minimizes `(1-beta) D_alpha[base : r] + beta D_alpha[target : r]`, alpha = 2 q - 1, 0 <= q < 1.
 
     Minka, 2005; Bui, 2020. Unlike the q-path, whose minimum is over all measures, this one stays in the family. The
     minimum matches the moments of `(1-beta) base^(1-q) r^q + beta target^(1-q) r^q`, both terms of which are multiples
-    of members; Minka's fixed-point iteration comes near, Newton's method ends it. q = 0 is `MomentPath`; as q -> 1 it
-    tends to `GeometricPath`.
+    of members. Minka's fixed-point iteration comes near, and Newton's method ends it. q = 0 is `MomentPath`; as q -> 1
+    it tends to `GeometricPath`.
+
+    Args:
+        base: A member of an exponential family.
+        target: Another member of the same family.
+        q: The order, in [0, 1).
     """
 
     base: Any
@@ -35,6 +40,7 @@ class AlphaProjectionPath(AbstractParametricPath):
             )
 
     def member(self, beta: ScalarLike) -> Any:
+        """The minimum, by iteration; differentiable in all parameters by the implicit function theorem."""
         import optimistix as optx  # 0.2 s that only this path needs
 
         dtype = jnp.result_type(*jax.tree.leaves(self.base.natural))
@@ -60,4 +66,5 @@ def _offset(end: AbstractExponentialFamily, natural: Parameters, q: ScalarLike) 
 
 
 def _residual(natural: Parameters, arguments: tuple[Any, ...]) -> Parameters:
+    """Zero where a step of the scheme changes nothing."""
     return jax.tree.map(jnp.subtract, _project(natural, arguments), natural)

@@ -1,4 +1,7 @@
-"""What an annealing path is: the contract, the base classes of pointwise and parametric paths, and `Reversed`."""
+"""What an annealing path is: the contract, and the base class of pointwise paths.
+
+A path through the members of a family derives from `AbstractParametricPath` in `parametric.py`.
+"""
 
 import abc
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -79,7 +82,10 @@ class AbstractPath(Module, Generic[Features]):
         return inside(beta, derivative)
 
     def derivatives_from(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
-        """First and second derivative of the log density in beta, from the features of a point."""
+        """First and second derivative of the log density in beta, from the features of a point.
+
+        The second gives the slope of the mean derivative; see `qpaths.estimators.derivative_moments`.
+        """
         beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
         return jax.jvp(lambda b: self.derivative_from(b, features), (beta,), (jnp.ones_like(beta),))
 
@@ -137,6 +143,10 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
         return EndpointValues(evaluate(self.base, x, "base"), evaluate(self.target, x, "target"))
 
     def score(self, beta: RealLike, features: EndpointValues, slopes: EndpointSlopes) -> Point:
+        """Gradient of the log density at `beta`: the slopes of the endpoints, mixed by `shares`.
+
+        No density is evaluated.
+        """
         # The values that come with the slopes, also where the target's own are known: what steers must not depend on
         # whether a trajectory begins or ends at the point.
         shares = self.shares(beta, *(features if slopes.values is None else slopes.values))

@@ -8,7 +8,16 @@ from .power_mean import AbstractPowerMeanPath, QPath
 
 
 class GeometricPath(AbstractPowerMeanPath):
-    """`base^(1-beta) target^beta`: tempering of the likelihood when the base is the prior (paper, eq. geo_path)."""
+    """`base^(1-beta) target^beta`: tempering of the likelihood when the base is the prior (paper, eq. geo_path).
+
+    The usual path, and the q-path at q = 1. A constant factor in the target does not change it. Where only one endpoint
+    has mass, nothing is left for 0 < beta < 1.
+
+    Examples:
+        >>> path = GeometricPath(lambda x: -x, lambda x: -3 * x)
+        >>> float(path.log_density(0.5, 1.0))
+        -2.0
+    """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))
     target: DensityLike = eqx.field(converter=endpoint("target"))

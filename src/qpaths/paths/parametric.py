@@ -24,7 +24,8 @@ class MemberFeatures(NamedTuple):
 class AbstractParametricPath(AbstractPath[MemberFeatures]):
     """A path through the members of one family; every `at(beta)` is normalized and can be sampled exactly.
 
-    A new parametric path needs `member`.
+    A new parametric path needs `member`. Both endpoints are normalized, so the log evidence is known to be 0. Such
+    paths serve to study and test algorithms.
     """
 
     @abc.abstractmethod

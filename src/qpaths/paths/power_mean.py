@@ -53,12 +53,22 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
 class QPath(AbstractPowerMeanPath):
     """The power mean `[(1-beta) base^(1-q) + beta target^(1-q)]^(1/(1-q))` (paper, eq. qpath_mix_form).
 
-    Give `q`, or `delta = 1 - q` when q is so close to 1 that the difference would lose digits. Any real q: q = 1 is
-    the geometric path, q = 0 the mixture, q = inf the minimum and q = -inf the maximum of the endpoints.
+    Args:
+        base: A density, or a function of one point.
+        target: Another one.
+        q: Any real number or infinity: q = 1 is the geometric path, q = 0 the mixture, q = inf the minimum and q = -inf
+            the maximum of the endpoints.
+        delta: `1 - q`, in place of q where q is so close to 1 that the difference would lose digits.
+        log_scale: Shifts `logit(beta)` by `delta log_scale`; see below. It leaves the endpoints as they are.
 
-    Unlike the geometric path, a q-path depends on the scale of the target: multiplying the target by `exp(c)` gives
-    the same family of densities with `logit(beta)` shifted by `delta c`. `log_scale` applies that shift, so
-    `log_scale = -log Z` anneals as if the target were normalized. It leaves the endpoints as they are.
+    Unlike the geometric path, a q-path depends on the scale of the target. Multiplying the target by `exp(c)` gives the
+    same family of densities with `logit(beta)` shifted by `delta c`. `log_scale = -log Z` anneals as if the target were
+    normalized.
+
+    Examples:
+        >>> path = QPath(lambda x: 0.0 * x, lambda x: x, q=0.999)
+        >>> round(float(path.log_density(0.5, 2.0)), 3)  # close to the geometric mean, which is 1
+        1.0
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))
@@ -110,14 +120,17 @@ class QPath(AbstractPowerMeanPath):
 
     @property
     def q(self) -> ScalarLike:
+        """The order; `delta` has more digits where it is near 1."""
         return 1 - self.delta
 
     @property
     def alpha(self) -> ScalarLike:
+        """Amari's alpha, `2q - 1`."""
         return 1 - 2 * self.delta
 
     @property
     def power(self) -> tuple[ScalarLike, ScalarLike]:
+        """`delta`, and the shift of logit(beta) by `log_scale`."""
         if is_concrete(self.log_scale) and not np.asarray(self.log_scale).any():
             return self.delta, 0.0  # delta may be infinite
         return self.delta, namespace(self.delta, self.log_scale).where(
@@ -126,7 +139,11 @@ class QPath(AbstractPowerMeanPath):
 
 
 class ArithmeticPath(AbstractPowerMeanPath):
-    """The mixture `(1-beta) base + beta target`, the q-path at q = 0."""
+    """The mixture `(1-beta) base + beta target`, the q-path at q = 0.
+
+    Every point with mass at one endpoint has mass for 0 < beta < 1. It depends on the scale of the target; use
+    `QPath(base, target, q=0, log_scale=...)` to change that scale.
+    """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))
     target: DensityLike = eqx.field(converter=endpoint("target"))

@@ -9,7 +9,10 @@ from .base import AbstractPath
 
 
 class Reversed(AbstractPath[Any]):
-    """A path walked from its target to its base: `beta` here is `1 - beta` there."""
+    """A path walked from its target to its base: `beta` here is `1 - beta` there.
+
+    Features are those of the path itself. Bidirectional Monte Carlo runs its reverse chains on it.
+    """
 
     path: AbstractPath[Any]
 
@@ -18,10 +21,12 @@ class Reversed(AbstractPath[Any]):
 
     @property  # type: ignore[misc]
     def base(self) -> DensityLike:  # type: ignore[override]
+        """The target of the path."""
         return self.path.target
 
     @property  # type: ignore[misc]
     def target(self) -> DensityLike:  # type: ignore[override]
+        """The base of the path."""
         return self.path.base
 
     def features(self, x: Point) -> Any:
@@ -38,9 +43,11 @@ class Reversed(AbstractPath[Any]):
         return self.path.log_ratio(1 - beta, 1 - new_beta, features)
 
     def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
+        """By the chain rule, with the opposite sign."""
         return -self.path.derivative_from(1 - beta, features)
 
     def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+        """The second derivative keeps its sign."""
         first, second = self.path.derivatives_from(1 - beta, features)
         return -first, second
 

@@ -30,8 +30,8 @@ def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num
 
     Exact draws at beta = 1/2 of a path between normal distributions must still be draws from there after a move, with
     parameters fitted to other draws; so must draws beyond a hard bound. The particles must carry the features of where
-    they are. `template` must have the structure of what `fit` returns, the numbers must not depend on the size of
-    chunks, a transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
+    they are. `template` must have the structure of what `fit` returns, and the numbers must not depend on the size of
+    chunks. A transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
     """
     case = _Case.of(kernel, jax.random.key(0) if key is None else key, num_particles)
     broken = [message for rule in _RULES for message in rule(case)]
@@ -73,7 +73,7 @@ class _Case(NamedTuple):
     @staticmethod
     def of(kernel: AbstractKernel[Any], key: PRNGKey, num: int) -> "_Case":
         stream = stream_of(key, host=True)
-        evaluator = _Counting(_path(_log_target), Layout.of(np.zeros(2)), kernel.with_slopes)
+        evaluator = _Counting(_path(_log_target), Layout.of(jnp.zeros(2)), kernel.with_slopes)
         others, draws = (_draw(stream.fold(i), num) for i in (0, 1))
         particles = evaluator.particles(others, with_slopes=kernel.with_slopes)
         params = kernel.fit(Cloud(evaluator, _BETA, particles, np.zeros(num)), stream.fold(2), None)

@@ -63,8 +63,8 @@ def logistic_regression(data: Regression, prior_scale: float = 5.0) -> tuple[Den
 
 def _log_prior(scale: Array, weights: Float[Array, " columns"]) -> Scalar:
     """The log density of independent normals, normalized."""
-    normaliser = weights.size * (jnp.log(scale) + 0.5 * jnp.log(2 * jnp.pi))
-    return -0.5 * jnp.sum(jnp.square(weights / scale)) - normaliser
+    log_normalizer = weights.size * (jnp.log(scale) + 0.5 * jnp.log(2 * jnp.pi))
+    return -0.5 * jnp.sum(jnp.square(weights / scale)) - log_normalizer
 
 
 def _sample_prior(signed: Float[Array, "columns rows"], scale: Array, key: PRNGKey) -> Float[Array, " columns"]:
