@@ -99,7 +99,7 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
         more = qp.evidence(**model, key=jax.random.key(1), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
     assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
-        qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
+        qp.evidence(**model, key=jax.random.key(2), budget=BUDGET, checkpoint=file)
     other = {**model, "log_likelihood": lambda x: log_likelihood(x) - 1.0}
     with pytest.raises(ValueError, match="belongs to another run: `path` was"):
         qp.evidence(**other, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
