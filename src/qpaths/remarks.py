@@ -72,6 +72,10 @@ class Note(Kind):
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
         "Hamiltonian moves"
     )
+    IGNORED = (
+        "the likelihood does not depend on {coordinates}: its gradient there is zero at all of {num} draws from the "
+        "prior, and so is every tie of the prior to another coordinate; check whether the likelihood uses it"
+    )
     CERTIFICATE = (
         "on data simulated from the prior the log evidence lies between {lower:.3f} +- {lower_se:.3f} and {upper:.3f} "
         "+- {upper_se:.3f}, a gap of {gap:.3f} nats for single chains of the same procedure"
@@ -115,6 +119,24 @@ class Finding(Kind):
         "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
         "check whether the likelihood uses its argument"
     )
+    SAMPLER = (
+        "the sampler of the base (prior) does not draw from its density: they differ in {coordinates}|, where the "
+        "draws of {worst} are {ratio:.2g} times as wide as the density|; compare the parameters of the two, for "
+        "instance a variance with a standard deviation"
+    )
+    JACOBIAN = (
+        "the density of the base (prior) lacks a Jacobian, probably: in {coordinates} the sampler fits a density with "
+        "the log derivative of `{function}` added; add it to the log density"
+    )
+    DEPENDENCE = (
+        "the sampler of the base (prior) does not draw from its density: {first} and {second} depend on each other in "
+        "another way; check whether two draws share a key, and split the key (`jax.random.split`)"
+    )
+    FROZEN = (
+        "the sampler of the base (prior) returned the same value of {coordinates} in all of {num} draws: draw with "
+        "`jax.random` and the key, since NumPy's random numbers are drawn only once when JAX traces the sampler"
+    )
+    OUTSIDE = "the base (prior) has density zero at {num} of {total} draws from its sampler: check the bounds of both"
     PILOT_FELL_SHORT = (
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
         "nearer to the target"
@@ -144,8 +166,14 @@ class Finding(Kind):
     @property
     def level(self) -> Level:
         """How bad it is."""
-        return Level.WRONG if self in (Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED) else Level.DOUBTFUL
+        return Level.WRONG if self in _WRONG else Level.DOUBTFUL
 
+
+_WRONG = (
+    *(Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED),
+    *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
+)
+"""Findings after which the answer is not that of the model, whatever the standard error says."""
 
 _KINDS = {kind.name: kind for family in (Note, Stop, Finding) for kind in family}
 

@@ -14,8 +14,9 @@ from qpaths.algorithms.islands import Islands
 from qpaths.arrays import stream_of
 from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
-from qpaths.front_door.checks import Balance, balance, probe
+from qpaths.front_door.checks import Balance, balance
 from qpaths.front_door.endpoints import path_given
+from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Finding, Note, Stop

@@ -21,9 +21,10 @@ from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
-from .checks import Balance, balance, probe
+from .checks import Balance, balance
 from .endpoints import model_path
 from .findings import findings
+from .inputs import probe
 from .limits import Limits
 
 _BLIND_STEPS = 10
@@ -82,7 +83,7 @@ def evidence(
     file = File(checkpoint, path, kernel, evaluator.layout, key)
     seen = probe(evaluator, check_stream)
     file.features = seen.features._asdict()
-    _warn(seen.findings)
+    _warn([*seen.findings, *seen.notes])
     # A share of a base that is not normalized would make the reference neither one nor the other.
     reference = reference and seen.is_normalized
     simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
@@ -114,7 +115,7 @@ def evidence(
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {stopped}.", stacklevel=2)
-    verdict = Verdict(stopped, chosen + state.recipe.notes, (*seen.findings, *found))
+    verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
     return islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
 
