@@ -18,6 +18,11 @@ class Level(enum.StrEnum):
     DOUBTFUL = "doubtful"
     WRONG = "wrong"
 
+    @property
+    def exit_code(self) -> int:
+        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
+        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
+
 
 class Kind(enum.Enum):
     """A kind of remark; calling it with numbers makes a remark."""
@@ -86,21 +91,23 @@ class Stop(Kind):
     """Why a call of `evidence` ended."""
 
     STANDARD_ERROR = (
-        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,}| of {budget:,}| evaluations ({pilots:,} "
+        "in pilots)"
     )
     BUDGET = (
-        "stopped when the budget was spent, after {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped when the budget was spent, after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
         "|; a standard error of {wanted:g} would take about {needed:,.0f}"
     )
     SECONDS = (
-        "stopped after {seconds:.3g} seconds and {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped after {seconds:.3g} of {limit:.3g} seconds and {spent:,}| of {budget:,}| evaluations ({pilots:,} in "
+        "pilots)"
         "|; a standard error of {wanted:g} would take about {needed:,.0f}"
     )
     OUT_OF_REACH = (
-        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error "
-        "of {wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
+        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error of "
+        "{wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
     )
-    INTERRUPTED = "interrupted after {spent:,} evaluations ({pilots:,} in pilots)"
+    INTERRUPTED = "interrupted after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
     NOTHING_FOUND = "stopped after the pilots, which found nothing"
 
 
@@ -112,8 +119,8 @@ class Finding(Kind):
         "target that is positive where the base is ({error})"
     )
     NOT_NORMALIZED = (
-        "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by importance "
-        "sampling, and the log evidence is shifted by as much: normalize its log density"
+        "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by draws "
+        "from it and from a fitted distribution, and the log evidence is shifted by as much: normalize its log density"
     )
     CONSTANT = (
         "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
@@ -161,6 +168,19 @@ class Finding(Kind):
     DISAGREEMENT = (
         "islands disagree by more than the standard errors that they report: moves may not cross between parts of the "
         "target; give a larger budget, or more moves"
+    )
+
+    LAG = (
+        "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
+        "give a larger budget, or a kernel with more steps"
+    )
+    LARGE_ERROR = (
+        "the standard error of {error:.2g} nats is above {most:g}, where it says little about the error: give a larger "
+        "budget"
+    )
+    FEW_EFFECTIVE = (
+        "the {total} draws are worth only {ess:.0f} independent ones (effective sample size), fewer than {fewest}: "
+        "give a larger budget"
     )
 
     @property
@@ -211,7 +231,8 @@ class Remark:
 class Verdict:
     """What `qpaths.evidence` says about its answer; `str` gives the text.
 
-    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong".
+    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command line ends with the exit code of the level.
     """
 
     stopped: Remark
@@ -227,6 +248,7 @@ class Verdict:
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
             lines.append("nothing looks unreliable: islands agree, moves are accepted.")
+        lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -246,4 +268,4 @@ class Verdict:
 
 def _is_known(part: str, values: dict[str, Any]) -> bool:
     """Whether all numbers of a part of a sentence are there."""
-    return all(name is None or values[name] is not None for _, name, _, _ in string.Formatter().parse(part))
+    return all(name is None or values.get(name) is not None for _, name, _, _ in string.Formatter().parse(part))

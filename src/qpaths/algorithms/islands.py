@@ -95,15 +95,15 @@ class Islands(NamedTuple):
         )
 
 
-def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
-    """`NUM_ISLANDS` independent runs of SMC."""
+def run_islands(recipe: Recipe, num_particles: int, *, stream: Any, num: int = NUM_ISLANDS) -> Islands:
+    """`num` independent runs of SMC; fewer are the first of more."""
     algorithm = SMC(num_particles, recipe.schedule, recipe.kernel)
-    return stack([_run_island(algorithm, recipe, one) for one in stream.split(NUM_ISLANDS)])
+    return stack([_run_island(algorithm, recipe, one) for one in stream.split(num)])
 
 
-def cost_of_islands(recipe: Recipe, num_particles: int) -> Cost:
+def cost_of_islands(recipe: Recipe, num_particles: int, num: int = NUM_ISLANDS) -> Cost:
     """What a call of `run_islands` costs."""
-    return NUM_ISLANDS * SMC(num_particles, recipe.schedule, recipe.kernel).count(recipe.num_steps)
+    return num * SMC(num_particles, recipe.schedule, recipe.kernel).count(recipe.num_steps)
 
 
 def _run_island(algorithm: SMC, recipe: Recipe, stream: Any) -> Islands:

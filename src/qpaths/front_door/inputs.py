@@ -1,6 +1,7 @@
 """Checks of what a user gives, before anything runs."""
 
 import re
+import time
 from typing import Any, NamedTuple
 
 import jax
@@ -18,8 +19,19 @@ from .sampler import coordinate_names, listed, sampler_findings
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""
 _NUM_PROBED, _NUM_AGAIN = 64, 8
+_NUM_PACED = 128
+"""Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
 _OVERLAP = 0.05
 """Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
+
+
+def pace(evaluator: AbstractEvaluator, with_slopes: bool, stream: Any) -> tuple[int, float]:
+    """Evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
+    positions = evaluator.draw(stream, _NUM_PACED)
+    evaluator.particles(positions, with_slopes=with_slopes)
+    begun = time.monotonic()
+    evaluator.particles(positions, with_slopes=with_slopes)
+    return (2 if with_slopes else 1) * _NUM_PACED, time.monotonic() - begun
 
 
 class Probe(NamedTuple):
