@@ -18,6 +18,11 @@ class Level(enum.StrEnum):
     DOUBTFUL = "doubtful"
     WRONG = "wrong"
 
+    @property
+    def exit_code(self) -> int:
+        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
+        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
+
 
 class Source(enum.StrEnum):
     """Where a start of the path comes from."""
@@ -99,6 +104,10 @@ class Note(Kind):
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
         "Hamiltonian moves"
     )
+    IGNORED = (
+        "the likelihood does not depend on {coordinates}: its gradient there is zero at all of {num} draws from the "
+        "prior, and so is every tie of the prior to another coordinate; check whether the likelihood uses it"
+    )
     CERTIFICATE = (
         "on data simulated from the prior the log evidence lies between {lower:.3f} +- {lower_se:.3f} and {upper:.3f} "
         "+- {upper_se:.3f}, a gap of {gap:.3f} nats for single chains of the same procedure"
@@ -109,21 +118,23 @@ class Stop(Kind):
     """Why a call of `evidence` ended."""
 
     STANDARD_ERROR = (
-        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,}| of {budget:,}| evaluations ({pilots:,} "
+        "in pilots)"
     )
     BUDGET = (
-        "stopped when the budget was spent, after {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped when the budget was spent, after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
         "|; a standard error of {wanted:g} would take about {needed:,.0f}"
     )
     SECONDS = (
-        "stopped after {seconds:.3g} seconds and {spent:,} evaluations ({pilots:,} in pilots)"
+        "stopped after {seconds:.3g} of {limit:.3g} seconds and {spent:,}| of {budget:,}| evaluations ({pilots:,} in "
+        "pilots)"
         "|; a standard error of {wanted:g} would take about {needed:,.0f}"
     )
     OUT_OF_REACH = (
-        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error "
-        "of {wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
+        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error of "
+        "{wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
     )
-    INTERRUPTED = "interrupted after {spent:,} evaluations ({pilots:,} in pilots)"
+    INTERRUPTED = "interrupted after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
     NOTHING_FOUND = "stopped after the pilots, which found nothing"
 
 
@@ -135,13 +146,31 @@ class Finding(Kind):
         "target that is positive where the base is ({error})"
     )
     NOT_NORMALIZED = (
-        "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by importance "
-        "sampling, and the log evidence is shifted by as much: normalize its log density"
+        "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by draws "
+        "from it and from a fitted distribution, and the log evidence is shifted by as much: normalize its log density"
     )
     CONSTANT = (
         "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
         "check whether the likelihood uses its argument"
     )
+    SAMPLER = (
+        "the sampler of the base (prior) does not draw from its density: they differ in {coordinates}|, where the "
+        "draws of {worst} are {ratio:.2g} times as wide as the density|; compare the parameters of the two, for "
+        "instance a variance with a standard deviation"
+    )
+    JACOBIAN = (
+        "the density of the base (prior) lacks a Jacobian, probably: in {coordinates} the sampler fits a density with "
+        "the log derivative of `{function}` added; add it to the log density"
+    )
+    DEPENDENCE = (
+        "the sampler of the base (prior) does not draw from its density: {first} and {second} depend on each other in "
+        "another way; check whether two draws share a key, and split the key (`jax.random.split`)"
+    )
+    FROZEN = (
+        "the sampler of the base (prior) returned the same value of {coordinates} in all of {num} draws: draw with "
+        "`jax.random` and the key, since NumPy's random numbers are drawn only once when JAX traces the sampler"
+    )
+    OUTSIDE = "the base (prior) has density zero at {num} of {total} draws from its sampler: check the bounds of both"
     PILOT_FELL_SHORT = (
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
         "nearer to the target"
@@ -172,11 +201,30 @@ class Finding(Kind):
         "target; give a larger budget, or more moves"
     )
 
+    LAG = (
+        "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
+        "give a larger budget, or a kernel with more steps"
+    )
+    LARGE_ERROR = (
+        "the standard error of {error:.2g} nats is above {most:g}, where it says little about the error: give a larger "
+        "budget"
+    )
+    FEW_EFFECTIVE = (
+        "the {total} draws are worth only {ess:.0f} independent ones (effective sample size), fewer than {fewest}: "
+        "give a larger budget"
+    )
+
     @property
     def level(self) -> Level:
         """How bad it is."""
-        return Level.WRONG if self in (Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED) else Level.DOUBTFUL
+        return Level.WRONG if self in _WRONG else Level.DOUBTFUL
 
+
+_WRONG = (
+    *(Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED),
+    *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
+)
+"""Findings after which the answer is not that of the model, whatever the standard error says."""
 
 _KINDS = {kind.name: kind for family in (Note, Stop, Finding) for kind in family}
 
@@ -214,7 +262,8 @@ class Remark:
 class Verdict:
     """What `qpaths.evidence` says about its answer; `str` gives the text.
 
-    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong".
+    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command line ends with the exit code of the level.
     """
 
     stopped: Remark
@@ -230,6 +279,7 @@ class Verdict:
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
             lines.append("nothing looks unreliable: islands agree, moves are accepted.")
+        lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)
 
     def as_dict(self) -> dict[str, Any]:
@@ -249,4 +299,4 @@ class Verdict:
 
 def _is_known(part: str, values: dict[str, Any]) -> bool:
     """Whether all numbers of a part of a sentence are there."""
-    return all(name is None or values[name] is not None for _, name, _, _ in string.Formatter().parse(part))
+    return all(name is None or values.get(name) is not None for _, name, _, _ in string.Formatter().parse(part))

@@ -40,7 +40,7 @@ class Status(enum.IntEnum):
             Status.INVALID_START: "a log density is NaN or +inf at a draw from the base",
             Status.INVALID_PROPOSAL: "a log density is NaN or +inf at a point that the kernel proposed",
             Status.COLLAPSED: "every particle has weight zero",
-            Status.UNFINISHED: "interrupted before beta = 1",
+            Status.UNFINISHED: "interrupted before the end",
             Status.INFINITE_INTEGRAND: "the path's derivative is infinite at a draw from the base",
         }[self]
 
@@ -144,7 +144,7 @@ class Result(eqx.Module):
         ]
         lags = np.asarray(self.stats.get("log_evidence_lag", []))
         lag = float(lags[-1]) if lags.size else 0.0
-        if abs(lag) > float(self.log_evidence_se):
+        if self.verdict is None and abs(lag) > float(self.log_evidence_se):  # a verdict says it itself
             lines.append(f"  the particles lag behind the path by an estimated {lag:.3g}: make more moves")
         if np.isfinite(self.stats["step_size"]).any():
             lines.append(f"  step size {_range(self.stats['step_size'], '{:.3g}')}")

@@ -48,6 +48,11 @@ def test_evidence_of_a_file(tmp_path):
     result = qp.load_result(tmp_path / "out" / "result.npz")
     assert abs(float(result.log_evidence) + 2.4094) < 5 * float(result.log_evidence_se)
     assert (tmp_path / "out" / "posterior.png").read_bytes().startswith(b"\x89PNG")
+    model.write_text(model.read_text().replace("jax.random.normal", "3 * jax.random.normal"))
+    with pytest.warns(UserWarning, match="does not draw from its density"):
+        done = _call("evidence", model, "--budget", 20_000, "--out", tmp_path / "wrong")
+    assert done.exit_code == 4, done.output
+    assert "verdict: wrong" in done.output
     model.write_text("log_prior = log_likelihood = abs\n")
     done = _call("evidence", model)
     assert done.exit_code == 2

@@ -1,6 +1,7 @@
 """The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
 
 import re
+import time
 import warnings
 
 import jax
@@ -15,11 +16,13 @@ from qpaths.algorithms.islands import Islands
 from qpaths.arrays import stack, stream_of
 from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
-from qpaths.front_door.checks import Balance, balance, probe
+from qpaths.front_door.checks import NUM_PROBES, Balance, balance
 from qpaths.front_door.endpoints import path_given
+from qpaths.front_door.findings import _of_answer
+from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
-from qpaths.remarks import Check, Finding, Note, Stop
+from qpaths.remarks import Check, Finding, Level, Note, Stop, Verdict
 from qpaths.results import Status
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -216,6 +219,70 @@ def test_a_wanted_error_that_would_take_for_ever_ends_the_run():
     assert stop(8, 0.1) is None  # too early to tell
     assert stop(32, 0.05) is None
     assert stop(32, 0.1, budget=1e12) is None
+
+
+def test_last_batch_has_as_many_islands_as_the_budget_and_the_time_allow():
+    island = Cost(target=1000)
+    limits = Limits(100_000.0, 60.0, 0.0)
+    checked = NUM_PROBES
+
+    def num(spent, elapsed=0.0, each=0.0):
+        return limits.num_islands(Cost(target=spent - checked), island, elapsed, each)
+
+    assert [num(20_000), num(92_000), num(95_500), num(99_500)] == [8, 8, 4, 0]
+    assert [num(20_000, 50.0, 1.0), num(20_000, 50.0, 3.0), num(20_000, 50.0, 11.0)] == [8, 3, 0]
+    found = limits.stop(_islands(np.zeros(8), 1.0), Cost(target=20_000), island, Cost(), 50.0, num=0)
+    assert str(found).startswith("stopped after 50 of 60 seconds and 20,000 of 100,000 evaluations")
+
+
+@pytest.mark.parametrize("budget", [30_000, 47_000, 110_000])
+def test_budget_is_used(model, budget):
+    result = qp.evidence(**model, key=jax.random.key(3), budget=budget)
+    assert result.verdict.stopped.kind is Stop.BUDGET
+    assert result.verdict.stopped.budget == budget
+    assert 0.85 * budget < result.num_evaluations.total <= budget
+
+
+def test_seconds_count_from_the_call_on():
+    """A likelihood that takes 0.1 ms: the pilots alone would take longer than what is given without a look at it."""
+
+    def slow(x):
+        time.sleep(1e-4)
+        return float(-0.5 * np.sum((x - 1.0) ** 2))
+
+    start = time.monotonic()
+    result = qp.evidence(
+        log_prior=lambda x: float(-0.5 * np.sum(x**2) - np.log(2 * np.pi)),
+        log_likelihood=slow,
+        sample_prior=lambda generator: generator.normal(size=2),
+        backend="numpy",
+        key=jax.random.key(0),
+        seconds=8,
+    )
+    took = time.monotonic() - start
+    assert result.verdict.stopped.kind is Stop.SECONDS
+    assert took < 16
+    assert abs(result.verdict.stopped.seconds - took) < 2
+
+
+def test_no_answer_is_sound_beside_a_lag_or_a_large_error_or_few_draws():
+    def kinds(lag=0.0, spread=0.01, spare=0.0):
+        log_evidence = np.linspace(-spread, spread, 8)
+        islands = _islands(log_evidence, 0.05)
+        log_weights = np.zeros((8, 40))
+        log_weights[:, 1:] -= spare
+        stats = islands.stats | {"log_evidence_lag": np.full((8, 1), lag)}
+        return [f.kind for f in _of_answer(islands._replace(log_weights=log_weights, stats=stats), 0.0)]
+
+    assert kinds() == []
+    assert kinds(lag=0.015) == []
+    assert kinds(lag=-0.122) == [Finding.LAG]
+    assert kinds(spread=4.0) == [Finding.LARGE_ERROR]
+    assert kinds(spare=9.0) == [Finding.FEW_EFFECTIVE]
+    verdict = Verdict(Stop.NOTHING_FOUND(), (), (Finding.LAG(lag=0.1, error=0.01),))
+    assert "nothing looks unreliable" not in str(verdict)
+    assert str(verdict).endswith("verdict: doubtful.")
+    assert [level.exit_code for level in Level] == [0, 3, 4]
 
 
 def test_scores_of_draws_that_miss_a_side_do_not_balance():

@@ -97,11 +97,11 @@ class Islands(NamedTuple):
         )
 
 
-def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
-    """`NUM_ISLANDS` independent runs of SMC."""
+def run_islands(recipe: Recipe, num_particles: int, *, stream: Any, num: int = NUM_ISLANDS) -> Islands:
+    """`num` independent runs of SMC; fewer are the first of more."""
     algorithm = _smc(recipe, num_particles)
     control, islands = None, []
-    for one in stream.split(NUM_ISLANDS):
+    for one in stream.split(num):
         annealing, state = algorithm.begin(recipe.path, key=one)
         state, stats = anneal(annealing, state)
         control = Control.of(annealing, state) if control is None else control
@@ -109,9 +109,9 @@ def run_islands(recipe: Recipe, num_particles: int, *, stream: Any) -> Islands:
     return stack(islands)
 
 
-def cost_of_islands(recipe: Recipe, num_particles: int) -> Cost:
+def cost_of_islands(recipe: Recipe, num_particles: int, num: int = NUM_ISLANDS) -> Cost:
     """What a call of `run_islands` costs."""
-    return NUM_ISLANDS * _smc(recipe, num_particles).count(recipe.num_steps)
+    return num * _smc(recipe, num_particles).count(recipe.num_steps)
 
 
 def _smc(recipe: Recipe, num_particles: int) -> SMC:

@@ -143,7 +143,7 @@ def evidence(
     model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="Defines log_prior, log_likelihood, sample_prior.")],
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
-    seconds: Annotated[float | None, typer.Option(help="Stop after this time, once the pilots are done.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Stop after this time, counted from the start.")] = None,
     standard_error: Annotated[float | None, typer.Option(help="Stop at this standard error.")] = None,
     out: Annotated[
         Path | None,
@@ -153,14 +153,16 @@ def evidence(
     """Compute the log evidence of your own model.
 
     The file is Python. It defines `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`, and
-    imports what it needs. After an interruption the same command continues from its folder.
+    imports what it needs. After an interruption the same command continues from its folder. The exit code is 0 if the
+    answer looks sound, 3 if it is doubtful, 4 if it is wrong, and 2 for an error.
     """
     _use_double_precision()
     _draw_to_files()
     from .model_file import run_model_file
 
     limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}
-    run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem)
+    level = run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem)
+    raise typer.Exit(level.exit_code)
 
 
 def main() -> None:

@@ -13,13 +13,14 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..front_door import evidence
+from ..remarks import Level
 from ..results import Result
 
 _NAMES = ("log_prior", "log_likelihood", "sample_prior")
 
 
-def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path) -> Result:
-    """Run `qpaths.evidence` on the model of a file, and print the summary.
+def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path) -> Level:
+    """Run `qpaths.evidence` on the model of a file, print the summary, and return the level of the verdict.
 
     Args:
         model: The Python file.
@@ -40,7 +41,7 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
     draw_marginals(result).savefig(folder / "posterior.png", dpi=160)
     print(result.summary())
     print(f"Result: {(folder / 'result.npz').resolve()}\nPicture: {(folder / 'posterior.png').resolve()}")
-    return result
+    return result.verdict.level  # type: ignore[union-attr]
 
 
 def load_model(model: Path) -> dict[str, Any]:

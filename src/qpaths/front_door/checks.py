@@ -1,98 +1,20 @@
-"""Checks of what a user gives, before anything runs, and of the draws in the end."""
+"""Checks of the draws in the end."""
 
-import re
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Point, Rows
 from ..algorithms.islands import Islands
-from ..arrays import quiet, to_host
-from ..densities import DensityLike, evaluate, is_numpy
 from ..evaluation import AbstractEvaluator
 from ..numerics import log_mean_exp
-from ..paths.base import EndpointValues
-from ..references.reference import log_mass
-from ..remarks import Finding, Remark
 
-_NUM_DRAWN = 512
-"""Draws from the base at which it is looked at."""
-_NUM_PROBED, _NUM_AGAIN = 64, 8
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
 _UNBALANCED = 1e-4
 """Probability of noise below which scores are said not to balance."""
 NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
-
-
-class Probe(NamedTuple):
-    """The endpoints at some draws from the base, and what these show."""
-
-    features: Any
-    is_normalized: bool
-    """False where the base is seen not to integrate to 1."""
-    findings: list[Remark]
-
-
-def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
-    """Raise where a density does not always give the same number at the same point.
-
-    A NumPy density is called again. Of a JAX density each compiled program gives the same numbers for ever, so it is
-    traced twice: random numbers that do not come from a key are constants, and other ones in the second program.
-    """
-    ends = {"base": evaluator.path.base, "target": evaluator.path.target}
-    again = None
-    for name, density in ends.items():
-        if is_numpy(density):
-            again = to_host(evaluator.values(positions[:_NUM_AGAIN])) if again is None else again
-            values, new = (getattr(part, f"log_{name}")[:_NUM_AGAIN] for part in (features, again))
-            if not np.array_equal(values, new, equal_nan=True):
-                where = int(np.argmax(values != new))
-                point = evaluator.layout.points(positions[where])
-                raise ValueError(
-                    f"`{name}.log_prob` is not deterministic: at the point {point} it gave {values[where]}, and then "
-                    f"{new[where]}. A log density must always give the same number at the same point."
-                )
-        elif len({_trace(density, name, evaluator.layout.points(positions[0])) for _ in range(2)}) > 1:
-            raise ValueError(
-                f"`{name}.log_prob` is not deterministic: JAX traced it twice, and its constants differ. It probably "
-                f"calls NumPy's random numbers. A log density must always give the same number at the same point."
-            )
-
-
-def _trace(density: DensityLike, name: str, point: Point) -> str:
-    """The program of a density as text, with its constants: the same for every trace of the same function."""
-    program = jax.make_jaxpr(lambda x: evaluate(density, x, name))(point)
-    constants = [np.asarray(constant).tobytes() for constant in program.consts if hasattr(constant, "dtype")]
-    return f"{re.sub('0x[0-9a-f]+', '', str(program.jaxpr))} {constants}"
-
-
-@quiet()
-def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
-    """Whether the base is visibly not normalised, or the target a multiple of it."""
-    draw, check = stream.split(2)
-    positions = evaluator.draw(draw, _NUM_DRAWN)
-    mass = log_mass(evaluator, to_host(positions), stream=check)
-    is_normalized = mass is None or abs(mass[0]) <= max(5 * mass[1], 0.02)
-    findings = []
-    if mass is not None and not is_normalized:
-        findings.append(Finding.NOT_NORMALIZED(log_mass=mass[0], error=mass[1]))
-    few = positions[:_NUM_PROBED]
-    features = to_host(evaluator.values(few))
-    check_deterministic(evaluator, few, features)
-    ratios = features.log_target - features.log_base
-    if np.isfinite(ratios).all():
-        rounding = (
-            8
-            * np.finfo(evaluator.layout.dtype).eps
-            * max(np.abs(features.log_target).max(), np.abs(features.log_base).max())
-        )
-        if np.ptp(ratios) <= rounding:
-            findings.append(Finding.CONSTANT(value=float(np.exp(ratios[0])), num=_NUM_PROBED))
-    return Probe(features, is_normalized, findings)
 
 
 class Balance(NamedTuple):

@@ -1,8 +1,11 @@
 """What looks unreliable in the islands of a run."""
 
+import math
+
 import numpy as np
 
 from ..algorithms.islands import FEW_SURVIVE, Islands
+from ..numerics import log_ess
 from ..recipe import Recipe
 from ..remarks import Finding, Remark
 from .checks import Balance
@@ -11,11 +14,13 @@ _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
 _DISAGREEMENT = 0.9999
 """Probability with which sound islands agree better, above which they are said to disagree."""
+_MOST_ERROR, _FEWEST = 0.5, 100
+"""A standard error and an effective sample size beyond which no answer is called sound."""
 
 
 def findings(islands: Islands, recipe: Recipe, scores: Balance) -> list[Remark]:
     """All findings about a run with a recipe, those of its pilots included."""
-    found = [*recipe.findings, *_of_islands(islands)]
+    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, scores.error)]
     if scores.error > 0:
         found.append(Finding.SCORES(imbalance=scores.imbalance))
     betas = islands.stats["beta"][0]
@@ -38,3 +43,18 @@ def _of_islands(islands: Islands) -> list[Remark]:
     if lost:
         return [Finding.LOST_ISLANDS(num=lost, total=int(islands.log_evidence.size))]
     return [Finding.DISAGREEMENT()] if islands.disagreement > _DISAGREEMENT else []
+
+
+def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
+    """What no answer can be sound with, however the islands look."""
+    found = []
+    error = math.hypot(islands.pooled[1], extra_error)
+    lag = float(np.mean(islands.stats["log_evidence_lag"], axis=0)[-1])
+    if abs(lag) > error:
+        found.append(Finding.LAG(lag=lag, error=error))
+    if not error <= _MOST_ERROR:
+        found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))
+    ess = float(np.exp(log_ess(islands.log_weights.ravel())))
+    if not ess >= _FEWEST:
+        found.append(Finding.FEW_EFFECTIVE(ess=ess, total=islands.log_weights.size, fewest=_FEWEST))
+    return found

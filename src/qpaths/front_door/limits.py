@@ -1,7 +1,7 @@
 """When a call of `evidence` stops, and how its budget is split."""
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
 from ..cost import Cost
@@ -21,11 +21,13 @@ _ENOUGH_BATCHES = 4
 
 
 class Limits(NamedTuple):
-    """Evaluations in all, seconds, and the standard error that is good enough."""
+    """Evaluations in all, seconds from the call on, and the standard error that is good enough."""
 
     budget: float
     seconds: float
     standard_error: float
+    affordable: float = math.inf
+    """Evaluations that the seconds are expected to be enough for."""
 
     @staticmethod
     def of(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> "Limits":
@@ -41,10 +43,18 @@ class Limits(NamedTuple):
             return Limits(float(BUDGET), math.inf, STANDARD_ERROR)
         return Limits(float(budget or math.inf), float(seconds or math.inf), float(standard_error or 0.0))
 
+    def paced(self, evaluations: int, seconds: float, elapsed: float, spent: int = 0) -> "Limits":
+        """The same limits, with what the time that is left allows at the pace of some evaluations."""
+        if math.isinf(self.seconds):
+            return self
+        left = max(0.0, self.seconds - elapsed)
+        return self._replace(affordable=spent + left * evaluations / max(seconds, 1e-9))
+
     @property
     def finite_budget(self) -> int:
-        """What the pilots take as the budget where there is none in evaluations."""
-        return BUDGET if math.isinf(self.budget) else int(self.budget)
+        """What the pilots take as the budget where there is none in evaluations, or less time than it takes."""
+        budget = BUDGET if math.isinf(self.budget) else int(self.budget)
+        return int(min(budget, max(self.affordable, _SMALLEST_BUDGET)))
 
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
@@ -53,22 +63,42 @@ class Limits(NamedTuple):
         num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
         return max(4, int(total / num_batches))
 
-    def stop(self, islands: Islands, spent: Cost, batch: Cost, pilots: Cost, seconds: float) -> Remark | None:
-        """Which limit is met; None while there may be another batch."""
+    def num_islands(self, spent: Cost, island: Cost, elapsed: float, seconds: float) -> int:
+        """Islands of the next batch: as many as the rest of the budget and of the time is enough for, at most a batch.
+
+        `seconds` is what one island takes.
+        """
+        num = (self.budget - spent.total - NUM_PROBES) / island.total
+        if seconds > 0:
+            num = min(num, (self.seconds - elapsed) / seconds)
+        return max(0, math.floor(min(num, NUM_ISLANDS)))
+
+    def stop(
+        self, islands: Islands, spent: Cost, island: Cost, pilots: Cost, seconds: float, num: int = NUM_ISLANDS
+    ) -> Remark | None:
+        """Which limit is met after some seconds, where there is room for `num` islands; None if none is met."""
         error = islands.pooled[1]
         needed = self._needed(error, spent.total)
-        numbers = {"spent": spent.total, "pilots": pilots.total, "wanted": self.standard_error}
+        numbers = {**self._numbers(spent, pilots), "wanted": self.standard_error}
         if error <= self.standard_error:
             return Stop.STANDARD_ERROR(**numbers)
-        if spent.total + batch.total + NUM_PROBES > self.budget:
+        if self.num_islands(spent, island, 0.0, 0.0) == 0:
             return Stop.BUDGET(**numbers, needed=needed)
-        if seconds > self.seconds:
-            return Stop.SECONDS(**numbers, needed=needed, seconds=seconds)
+        if num == 0 or seconds > self.seconds:
+            return Stop.SECONDS(**numbers, needed=needed, seconds=seconds, limit=self.seconds)
         endless = math.isinf(self.budget) and math.isinf(self.seconds)
         enough = islands.log_evidence.size >= _ENOUGH_BATCHES * NUM_ISLANDS
         if endless and enough and needed is not None and needed > _CEILING:
             return Stop.OUT_OF_REACH(**numbers, needed=needed)
         return None
+
+    def interrupted(self, spent: Cost, pilots: Cost) -> Remark:
+        """The remark on a call that was interrupted."""
+        return Stop.INTERRUPTED(**self._numbers(spent, pilots))
+
+    def _numbers(self, spent: Cost, pilots: Cost) -> dict[str, Any]:
+        budget = None if math.isinf(self.budget) else int(self.budget)
+        return {"spent": spent.total, "budget": budget, "pilots": pilots.total}
 
     def _needed(self, error: float, spent: int) -> float | None:
         """Evaluations for the wanted standard error, which falls with their square root; None where none is wanted."""

@@ -1,0 +1,174 @@
+"""Checks of what a user gives, before anything runs."""
+
+import re
+import time
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from .._types import Point, Rows, Vector
+from ..arrays import quiet, sigmoid, to_host
+from ..densities import DensityLike, evaluate, is_numpy
+from ..evaluation import AbstractEvaluator, Particles
+from ..paths.base import EndpointValues
+from ..references.fitting import fit_reference
+from ..remarks import Finding, Note, Remark
+from .sampler import coordinate_names, listed, sampler_findings
+
+_NUM_DRAWN = 512
+"""Draws from the base at which it is looked at."""
+_NUM_PROBED, _NUM_AGAIN = 64, 8
+_NUM_PACED = 128
+"""Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
+_OVERLAP = 0.05
+"""Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
+
+
+def pace(evaluator: AbstractEvaluator, with_slopes: bool, stream: Any) -> tuple[int, float]:
+    """Evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
+    positions = evaluator.draw(stream, _NUM_PACED)
+    evaluator.particles(positions, with_slopes=with_slopes)
+    begun = time.monotonic()
+    evaluator.particles(positions, with_slopes=with_slopes)
+    return (2 if with_slopes else 1) * _NUM_PACED, time.monotonic() - begun
+
+
+class Probe(NamedTuple):
+    """The endpoints at some draws from the base, and what these show."""
+
+    features: Any
+    is_normalized: bool
+    """False where the base is seen not to be the density of its draws, or not to integrate to 1."""
+    notes: tuple[Remark, ...]
+    findings: list[Remark]
+
+
+def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
+    """Raise where a density does not always give the same number at the same point.
+
+    A NumPy density is called again. Of a JAX density each compiled program gives the same numbers for ever, so it is
+    traced twice: random numbers that do not come from a key are constants, and other ones in the second program.
+    """
+    ends = {"base": evaluator.path.base, "target": evaluator.path.target}
+    again = None
+    for name, density in ends.items():
+        if is_numpy(density):
+            again = to_host(evaluator.values(positions[:_NUM_AGAIN])) if again is None else again
+            values, new = (getattr(part, f"log_{name}")[:_NUM_AGAIN] for part in (features, again))
+            if not np.array_equal(values, new, equal_nan=True):
+                where = int(np.argmax(values != new))
+                point = evaluator.layout.points(positions[where])
+                raise ValueError(
+                    f"`{name}.log_prob` is not deterministic: at the point {point} it gave {values[where]}, and then "
+                    f"{new[where]}. A log density must always give the same number at the same point."
+                )
+        elif len({_trace(density, name, evaluator.layout.points(positions[0])) for _ in range(2)}) > 1:
+            raise ValueError(
+                f"`{name}.log_prob` is not deterministic: JAX traced it twice, and its constants differ. It probably "
+                f"calls NumPy's random numbers. A log density must always give the same number at the same point."
+            )
+
+
+def _trace(density: DensityLike, name: str, point: Point) -> str:
+    """The program of a density as text, with its constants: the same for every trace of the same function."""
+    program = jax.make_jaxpr(lambda x: evaluate(density, x, name))(point)
+    constants = [np.asarray(constant).tobytes() for constant in program.consts if hasattr(constant, "dtype")]
+    return f"{re.sub('0x[0-9a-f]+', '', str(program.jaxpr))} {constants}"
+
+
+@quiet()
+def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
+    """What some draws from the base show: a mistake in the sampler or the base, or a likelihood that ignores a part.
+
+    The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
+    sampler that is wrong makes the base look unnormalized; and all else is said beside that.
+    """
+    draw, check, sampler = stream.split(3)
+    positions = to_host(evaluator.draw(draw, _NUM_DRAWN))
+    few = positions[:_NUM_PROBED]
+    features = to_host(evaluator.values(few))
+    check_deterministic(evaluator, few, features)
+    findings = sampler_findings(evaluator, positions, sampler)
+    mass = None if findings else log_mass(evaluator, positions, check)
+    if mass is not None:
+        findings.append(Finding.NOT_NORMALIZED(log_mass=mass[0], error=mass[1]))
+    is_normalized = not findings
+    if _is_constant(evaluator, features):
+        value = float(np.exp(features.log_target[0] - features.log_base[0]))
+        return Probe(features, is_normalized, (), [*findings, Finding.CONSTANT(value=value, num=_NUM_PROBED)])
+    return Probe(features, is_normalized, _ignored(evaluator, few), findings)
+
+
+def log_mass(evaluator: AbstractEvaluator, positions: Rows, stream: Any) -> tuple[float, float] | None:
+    """Log of the integral of the base and its standard error, where that is not 0 beyond doubt; otherwise None.
+
+    By the acceptance ratio of Bennett (1976) between fresh draws from the base and from a distribution fitted to
+    `positions`: the estimate that both sides agree on. Importance sampling alone, from one side, took hierarchical
+    priors for unnormalized ones.
+    """
+    draw, propose = stream.split(2)
+    try:
+        fitted = fit_reference(positions).fitted
+    except np.linalg.LinAlgError:
+        return None
+    if fitted is None:
+        return None
+    rows = to_host(evaluator.draw(draw, len(positions))), fitted.draw(propose, len(positions))
+    drawn, proposed = (
+        to_host(evaluator.base(row, with_slopes=False)[0]) - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows
+    )
+    value, error, overlap = _bennett(drawn, proposed)
+    return (value, error) if overlap > _OVERLAP and abs(value) > max(5 * error, 0.02) else None
+
+
+def _bennett(drawn: Vector, proposed: Vector) -> tuple[float, float, float]:
+    """Log ratio of the masses from log ratios at draws of either side; its standard error, and how far they overlap."""
+    low, high = -1e4, 1e4
+    for _ in range(100):
+        value = 0.5 * (low + high)
+        excess = np.sum(sigmoid(proposed - value)) - np.sum(sigmoid(value - drawn))
+        low, high = (value, high) if excess > 0 else (low, value)
+    shares = sigmoid(proposed - value), sigmoid(value - drawn)
+    error = sum(np.var(share) / np.mean(share) ** 2 / share.size for share in shares) ** 0.5
+    return value, float(error), float(min(np.mean(share) for share in shares))
+
+
+def _rounding(evaluator: AbstractEvaluator, *values: Any) -> float:
+    """By how much differences of such values may be off."""
+    return 8 * float(np.finfo(evaluator.layout.dtype).eps) * max(float(np.abs(value).max()) for value in values)
+
+
+def _is_constant(evaluator: AbstractEvaluator, features: EndpointValues) -> bool:
+    ratios = features.log_target - features.log_base
+    if not np.isfinite(ratios).all():
+        return False
+    return bool(np.ptp(ratios) <= _rounding(evaluator, features.log_target, features.log_base))
+
+
+def _ignored(evaluator: AbstractEvaluator, rows: Rows) -> tuple[Remark, ...]:
+    """A note where some coordinate changes neither the likelihood nor the base's density of any other.
+
+    The second condition spares the hyperparameters of hierarchical models, which the likelihood does not see.
+    """
+    ends: tuple[Any, ...] = (evaluator.path.base, evaluator.path.target)
+    if not evaluator.path.is_pointwise or any(is_numpy(end) and end.gradient is None for end in ends):
+        return ()
+    at = to_host(evaluator.particles(rows, with_slopes=True))
+    rounding = 16 * np.finfo(evaluator.layout.dtype).eps * np.abs(at.slopes.base)
+    unseen = np.all(np.abs(at.slopes.target - at.slopes.base) <= rounding, axis=0)
+    indices = [int(j) for j in np.flatnonzero(unseen)[:_NUM_AGAIN] if _changes_nothing(evaluator, at, int(j))]
+    if not indices:
+        return ()
+    return (Note.IGNORED(coordinates=listed(indices, coordinate_names(evaluator.layout)), num=len(rows)),)
+
+
+def _changes_nothing(evaluator: AbstractEvaluator, at: Particles, index: int) -> bool:
+    """Whether another value of a coordinate leaves the likelihood and the base's gradient in all others as they are."""
+    rows = np.array(at.position)
+    rows[:, index] = np.roll(rows[:, index], 1)
+    new = to_host(evaluator.particles(rows, with_slopes=True))
+    ratios, new_ratios = (one.features.log_target - one.features.log_base for one in (at, new))
+    others = np.arange(rows.shape[1]) != index
+    same = np.allclose(new.slopes.base[:, others], at.slopes.base[:, others], rtol=1e-4, atol=1e-6)
+    return same and np.allclose(ratios, new_ratios, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,203 @@
+"""Mistakes in what a user gives are found and named, and sound models pass."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.scipy.stats import cauchy, norm
+
+import qpaths as qp
+from qpaths.arrays import stream_of
+from qpaths.evaluation import evaluator_of
+from qpaths.front_door.endpoints import model_path
+from qpaths.front_door.exchange import Axes, moved_draws, sign_probability, step_sizes
+from qpaths.front_door.inputs import _bennett, probe
+from qpaths.remarks import Finding, Level, Note
+
+
+def square(x):
+    return -0.5 * sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(x))
+
+
+def _evaluator(log_prior, sample, likelihood=square, backend="jax"):
+    path, _ = model_path(None, None, log_prior, likelihood, sample, None, backend)
+    return evaluator_of(path, stream_of(jax.random.key(0), host=True), with_slopes=backend == "jax")
+
+
+def _probe(key, log_prior, sample, likelihood=square, backend="jax"):
+    return probe(_evaluator(log_prior, sample, likelihood, backend), stream_of(key, host=True))
+
+
+def log_prior(x):
+    """A mean with standard deviation 2, and the log of a scale with a half-normal distribution."""
+    return norm.logpdf(x["mean"], 0.0, 2.0) + jnp.log(2) + norm.logpdf(jnp.exp(x["log_scale"])) + x["log_scale"]
+
+
+def sample(key):
+    a, b = jax.random.split(key)
+    return {"mean": 2 * jax.random.normal(a), "log_scale": jnp.log(jnp.abs(jax.random.normal(b)))}
+
+
+def _wide(key):
+    return sample(key) | {"mean": 4 * jax.random.normal(key)}
+
+
+def _shared_key(key):
+    return {"mean": 2 * jax.random.normal(key), "log_scale": jnp.log(jnp.abs(jax.random.normal(key)))}
+
+
+def _frozen(key):
+    return sample(key) | {"mean": jnp.asarray(np.random.default_rng(0).normal())}
+
+
+@pytest.mark.parametrize(
+    ("density", "sampler", "kind", "values"),
+    [
+        (log_prior, _wide, Finding.SAMPLER, {"coordinates": "mean", "worst": "mean"}),
+        (
+            lambda x: log_prior(x) - x["log_scale"],
+            sample,
+            Finding.JACOBIAN,
+            {"coordinates": "log_scale", "function": "exp"},
+        ),
+        (log_prior, _shared_key, Finding.DEPENDENCE, {"first": "log_scale", "second": "mean"}),
+        (log_prior, _frozen, Finding.FROZEN, {"coordinates": "mean"}),
+        (
+            lambda x: jnp.where(jnp.abs(x["mean"]) < 3, log_prior(x), -jnp.inf),
+            sample,
+            Finding.OUTSIDE,
+            {"total": 512},
+        ),
+    ],
+    ids=["wide", "jacobian", "shared key", "frozen", "outside"],
+)
+def test_each_mistake_in_a_sampler_is_named_with_its_coordinate(density, sampler, kind, values, key):
+    (finding,) = _probe(key, density, sampler).findings
+    assert finding.kind is kind
+    assert kind.level is Level.WRONG
+    assert values.items() <= dict(finding.values).items()
+    if kind is Finding.SAMPLER:
+        assert 1.7 < finding.ratio < 2.3
+        assert "times as wide" in str(finding)
+
+
+def test_no_gradient_is_needed(key):
+    def numpy_prior(x):
+        return -0.5 * float(np.sum((x / 2.0) ** 2)) - 2 * np.log(2.0) - np.log(2 * np.pi)
+
+    for width, kinds in ((2.0, []), (4.0, [Finding.SAMPLER])):
+        found = _probe(key, numpy_prior, lambda g: g.normal(0, width, 2), lambda x: -float(x[0] ** 2), "numpy")
+        assert [finding.kind for finding in found.findings] == kinds
+
+
+def _uniform(key):
+    return jax.random.uniform(key, (3,))
+
+
+def _in_unit_cube(x):
+    return jnp.where(jnp.all((x > 0) & (x < 1)), 0.0, -jnp.inf)
+
+
+def _funnel(key):
+    a, b = jax.random.split(key)
+    v = 3 * jax.random.normal(a)
+    return jnp.concatenate([v[None], jnp.exp(0.5 * v) * jax.random.normal(b, (9,))])
+
+
+@pytest.mark.parametrize(
+    ("density", "sampler"),
+    [
+        (log_prior, sample),
+        (lambda x: jnp.sum(cauchy.logpdf(x)), lambda key: jax.random.cauchy(key, (3,))),
+        (_in_unit_cube, _uniform),
+        (
+            lambda x: norm.logpdf(x[0], 0.0, 3.0) + jnp.sum(norm.logpdf(x[1:], 0.0, jnp.exp(0.5 * x[0]))),
+            _funnel,
+        ),
+    ],
+    ids=["scale", "Cauchy", "uniform", "funnel"],
+)
+def test_sound_priors_pass(density, sampler, key):
+    """Stein's identities fail at hard bounds and have huge noise in a funnel; the exact test decides."""
+    evaluator = _evaluator(density, sampler)
+    assert not any(probe(evaluator, stream_of(one, host=True)).findings for one in jax.random.split(key, 5))
+
+
+def test_a_sampler_of_half_the_cube_is_found(key):
+    (finding,) = _probe(key, _in_unit_cube, lambda key: _uniform(key) * jnp.array([1.0, 0.5, 1.0])).findings
+    assert (finding.kind, finding.coordinates) == (Finding.SAMPLER, "x[1]")
+
+
+def test_moved_draws_keep_the_density_they_have(key):
+    """In a case where the law after a move is known; leapfrog without its acceptance step must be rejected."""
+    evaluator = _evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,)))
+    draw, move = stream_of(key, host=True).split(2)
+    rows = evaluator.draw(draw, 8192)
+    scores = evaluator.base(rows, with_slopes=True)[1]
+    axes = Axes.of(rows[:512])
+    steps = step_sizes(axes, rows[:512], scores[:512])
+    before, _, after = moved_draws(evaluator, rows, axes, steps, move)
+    assert np.mean(before != after) > 0.5
+    assert sign_probability(np.abs(after[:, 0]) - np.abs(before[:, 0])) > 1e-4
+    # The half of the distance that is farther out does not have the density.
+    wrong = before + 1.5 * (after - before)
+    assert sign_probability(np.abs(wrong[:, 0]) - np.abs(before[:, 0])) < 1e-6
+
+
+def test_probability_of_signs_is_a_bound(key):
+    """Over all 2^10 signs of ten differences the bound is at least the share of sums as large."""
+    sizes = np.arange(1.0, 11.0)
+    signs = 1 - 2.0 * ((np.arange(1024)[:, None] >> np.arange(10)) & 1)
+    sums = np.abs(signs @ sizes)
+    for row in signs[::37]:
+        share = np.mean(sums >= np.abs(row @ sizes))
+        assert sign_probability(row * sizes) >= share
+    assert sign_probability(sizes) < 0.05
+    assert sign_probability(np.zeros(3)) == 1.0
+
+
+def test_mass_from_both_sides(key):
+    """Log ratios of two normal densities with known masses."""
+    generator = stream_of(key, host=True).generator
+    x, y = generator.normal(0.0, 1.0, 4000), generator.normal(0.5, 1.2, 4000)
+
+    def ratio(z):
+        return 0.7 + norm.logpdf(z) - norm.logpdf(z, 0.5, 1.2)
+
+    value, error, overlap = _bennett(np.asarray(ratio(x)), np.asarray(ratio(y)))
+    assert abs(value - 0.7) < 5 * error < 0.15
+    assert 0.3 < overlap <= 0.5
+
+
+def test_ignored_coordinate_is_a_note(key):
+    def likelihood(x):
+        return -0.5 * x["mean"] ** 2
+
+    found = _probe(key, log_prior, sample, likelihood)
+    assert found.findings == []
+    (note,) = found.notes
+    assert (note.kind, note.coordinates) == (Note.IGNORED, "log_scale")
+
+    # The likelihood does not see the mean of an effect either, but it sees the effect.
+    def hierarchical(x):
+        return norm.logpdf(x[0]) + norm.logpdf(x[1], x[0])
+
+    def draw(key):
+        mean, effect = jax.random.normal(key, (2,))
+        return jnp.array([mean, mean + effect])
+
+    assert _probe(key, hierarchical, draw, lambda x: -(x[1] ** 2)).notes == ()
+    # A likelihood of steps has no slope anywhere, and depends on its argument.
+    assert _probe(key, hierarchical, draw, lambda x: jnp.where(x[1] > 0, 1.0, 0.0)).notes == ()
+
+
+def test_evidence_says_that_the_answer_is_wrong():
+    with pytest.warns(UserWarning, match="does not draw from its density"):
+        result = qp.evidence(
+            log_prior=lambda x: jnp.sum(norm.logpdf(x, 0.0, 2.0)),
+            log_likelihood=lambda x: jnp.sum(norm.logpdf(1.0, x, 0.5)),
+            sample_prior=lambda key: 4 * jax.random.normal(key, (2,)),
+            key=jax.random.key(0),
+            budget=20_000,
+        )
+    assert result.verdict.level == "wrong"
