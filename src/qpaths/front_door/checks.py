@@ -11,7 +11,7 @@ from ..numerics import log_mean_exp
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
-_UNBALANCED = 1e-4
+_UNBALANCED = 1e-5
 """Probability of noise below which scores are said not to balance."""
 NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
