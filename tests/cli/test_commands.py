@@ -20,6 +20,7 @@ def _call(*arguments):
 
 def test_the_package_runs_as_the_command(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["qpaths", "list"])
+    monkeypatch.setattr("qpaths.cli.commands.end_on_signals", lambda: None)  # the signals of the tests are their own
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("qpaths", run_name="__main__")
     assert ended.value.code == 0

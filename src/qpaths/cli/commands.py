@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .errors import Commands, complain
+from .interrupts import end_on_signals
 
 app = typer.Typer(
     cls=Commands,
@@ -167,4 +168,5 @@ def evidence(
 
 def main() -> None:
     """Entry point of `qpaths` and of `python -m qpaths`."""
+    end_on_signals()
     app()
