@@ -98,9 +98,7 @@ def measure(name, command, answer, num, scratch):
 if __name__ == "__main__":
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     random.seed(0)
-    print(
-        "| command | interrupts | finished with the same answer | seconds uninterrupted | wrong |\n|---|---|---|---|---|"
-    )
+    print("| command | interrupts | same answer in the end | seconds uninterrupted | wrong |\n|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as scratch:
         model = Path(scratch) / "model.py"
         model.write_text(MODEL)

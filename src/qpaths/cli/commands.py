@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from .errors import Commands, complain
-from .interrupts import end_on_signals
+from .interrupts import end_on_signals, ignore_signals
 
 app = typer.Typer(
     cls=Commands,
@@ -169,4 +169,7 @@ def evidence(
 def main() -> None:
     """Entry point of `qpaths` and of `python -m qpaths`."""
     end_on_signals()
-    app()
+    try:
+        app()
+    finally:
+        ignore_signals()

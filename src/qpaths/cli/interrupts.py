@@ -48,6 +48,13 @@ def end_on_signals() -> None:
     threading.Thread(target=_wait, args=(heard,), daemon=True).start()
 
 
+def ignore_signals() -> None:
+    """Let a command that has ended clean up: a signal that comes now would only spoil its exit code."""
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
 def _wait(heard: int) -> None:
     number = 0
     while number not in (signal.SIGINT, signal.SIGTERM):
