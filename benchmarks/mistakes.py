@@ -1,10 +1,10 @@
 """How often common mistakes in a model are found, and how often sound models are called doubtful.
 
-    python benchmarks/mistakes.py [priors] [mistakes] [models] [number of runs]
+    python benchmarks/mistakes.py [priors] [mistakes] [budgets] [models] [number of runs]
 
 `priors` runs the checks of the sampler alone on sound priors of many kinds. `mistakes` puts mistakes into the priors of
-five models and looks for the finding that names them, and runs `evidence` where the mistake is one of the budget.
-`models` runs the whole of `evidence` on sound models, 200 times.
+five models and looks for the finding that names them. `budgets` runs `evidence` with too few moves and too small a
+budget. `models` runs `evidence` with defaults on ten sound models.
 """
 
 import sys
@@ -20,6 +20,7 @@ import numpy as np  # noqa: E402
 from jax.scipy.special import gammaln  # noqa: E402
 from jax.scipy.stats import beta, cauchy, expon, gamma, laplace, norm, t, uniform  # noqa: E402
 
+import qpaths as qp  # noqa: E402
 from qpaths.arrays import stream_of  # noqa: E402
 from qpaths.evaluation import evaluator_of  # noqa: E402
 from qpaths.front_door.endpoints import model_path  # noqa: E402
@@ -343,9 +344,83 @@ def run_mistakes(num):
             )
 
 
+# Whole calls: sound models with their likelihoods, and budgets that are too small.
+
+POINTS = jnp.linspace(-1.0, 1.0, 20)
+NOISE = jnp.asarray(np.random.default_rng(5).normal(size=20))
+EFFECTS = jnp.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
+ERRORS = jnp.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+COUNTS = jnp.asarray(np.random.default_rng(6).binomial(10, np.linspace(0.2, 0.8, 20)))
+
+
+def binomial(logits, counts, total):
+    return jnp.sum(counts * jax.nn.log_sigmoid(logits) + (total - counts) * jax.nn.log_sigmoid(-logits))
+
+
+def of_line(x):
+    mean = x["weights"] @ jnp.stack([POINTS**0, POINTS])
+    return jnp.sum(norm.logpdf(0.7 - 0.3 * POINTS + 0.5 * NOISE, mean, jnp.exp(x["log_sigma"])))
+
+
+def sound_models():
+    yield "regression", *regression("none"), of_line
+    yield (
+        "eight schools",
+        *schools("none"),
+        lambda x: jnp.sum(norm.logpdf(EFFECTS, x["mu"] + jnp.exp(x["log_tau"]) * x["effects"], ERRORS)),
+    )
+    yield "20 groups", *groups("none"), lambda x: binomial(x[0] + jax.nn.softplus(x[1]) * x[2:], COUNTS, 10)
+    yield "rates", *rates("none"), lambda x: jnp.sum(jnp.array([3.0, 9.0, 1.0]) * x - 5 * jnp.exp(x))
+    yield "shares", *shares("none"), lambda x: binomial(x[:2] + x[2], jnp.array([3.0, 8.0]), 10)
+    yield "Cauchy location", *product(cauchy.logpdf, jax.random.cauchy, 2), lambda x: jnp.sum(norm.logpdf(x, 2.0, 0.5))
+    yield "uniform", *product(uniform.logpdf, jax.random.uniform, 3), lambda x: jnp.sum(norm.logpdf(x, 0.4, 0.2))
+    yield "correlated, 10", *correlated(10, 0.95), lambda x: jnp.sum(norm.logpdf(NOISE[:10], x, 0.7))
+    yield "log gamma", *log_gamma(3.0, 0.5), lambda x: jnp.sum(jnp.array([4.0, 30.0]) * x - 3 * jnp.exp(x))
+    yield (
+        "Dirichlet",
+        *log_ratios(jnp.array([0.3, 1.0, 2.0, 5.0])),
+        lambda x: jnp.array([2.0, 3.0, 9.0, 1.0]) @ (jax.nn.log_softmax(jnp.append(x, 0.0))),
+    )
+
+
+def called(log_prior, sample, likelihood, seed, **limits):
+    return qp.evidence(
+        log_prior=log_prior, log_likelihood=likelihood, sample_prior=sample, key=jax.random.key(seed), **limits
+    )
+
+
+def run_models(num):
+    """With defaults; all of these models are easy, so anything but "sound" is a false alarm."""
+    print("| sound model | runs | doubtful | wrong | findings | CPU s per run |\n|---|---|---|---|---|---|")
+    for name, *model in sound_models():
+        start = time.process_time()
+        verdicts = [called(*model, seed).verdict for seed in range(num)]
+        seconds = (time.process_time() - start) / num
+        levels = [verdict.level for verdict in verdicts]
+        kinds = ", ".join(sorted({finding.kind.name for verdict in verdicts for finding in verdict.findings}))
+        doubtful, wrong = levels.count("doubtful"), levels.count("wrong")
+        print(f"| {name} | {num} | {doubtful} | {wrong} | {kinds} | {seconds:.2f} |", flush=True)
+
+
+def run_budgets(num):
+    """Misleading 2 and 3: an answer with a large error, few effective draws or a lag is never called sound."""
+    print("| model | runs | error > 0.5, ESS < 100 or lag > error | of these sound |\n|---|---|---|---|")
+    kernel = qp.RandomWalk(1)
+    for name, *model in sound_models():
+        results = [called(*model, seed, budget=20_000, kernel=kernel) for seed in range(num)]
+        bad = [result for result in results if _looks_bad(result)]
+        sound = sum(result.verdict.level == "sound" for result in bad)
+        print(f"| {name} | {num} | {len(bad)} | {sound} |", flush=True)
+
+
+def _looks_bad(result):
+    error, lag = float(result.log_evidence_se), float(result.stats["log_evidence_lag"][-1])
+    return error > 0.5 or float(result.ess) < 100 or abs(lag) > error
+
+
 if __name__ == "__main__":
     numbers = [int(word) for word in sys.argv[1:] if word.isdigit()]
-    if "priors" in sys.argv:
-        run_priors(numbers[0] if numbers else 100)
-    if "mistakes" in sys.argv:
-        run_mistakes(numbers[0] if numbers else 10)
+    parts = {"priors": (run_priors, 100), "mistakes": (run_mistakes, 10), "models": (run_models, 20)}
+    for word, (part, default) in (parts | {"budgets": (run_budgets, 10)}).items():
+        if word in sys.argv:
+            part(numbers[0] if numbers else default)

@@ -55,6 +55,7 @@ ROOMS = {
     "_checks": ("tools", "of arguments"),
     "_modules": ("tools", "base of classes"),
     "storage": ("tools", "files"),
+    "_files": ("tools", "safe writes"),
     "cost": ("tools", "evaluations"),
     "remarks": ("tools", "verdicts"),
     "progress": ("tools", "bars and lines"),

@@ -8,6 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
+    ["_files"],
     ["_types", "_checks", "_modules", "storage", "cost", "remarks", "progress"],
     ["arrays"],
     ["checkpoints"],

@@ -1,6 +1,7 @@
 """Files: what comes back is what was saved, and every other file is refused in words."""
 
 import dataclasses
+import errno
 import json
 import subprocess
 import sys
@@ -185,3 +186,24 @@ def test_a_full_disk_leaves_the_old_file(file, monkeypatch):
         _result({"w": ARRAY}).save(file)
     _assert_same(qp.load_result(file), result)
     assert [p.name for p in file.parent.iterdir()] == ["result.npz"]
+
+
+def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
+    """Half of the bytes are written, and then there is no room."""
+    file = tmp_path / "state.npz"
+    storage.write(file, "result", {"number": 1}, {"x": np.zeros(3)})
+
+    def full(file, **arrays):
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    with pytest.raises(
+        OSError, match=r"could not be written \(No space left on device\): what was there before is unch"
+    ):
+        storage.write(file, "result", {"number": 2}, {"x": np.ones(3)})
+    monkeypatch.undo()
+    assert storage.read(file, ("result",)).notes == {"number": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
+    with pytest.raises(FileNotFoundError):
+        storage.write(tmp_path / "missing" / "state.npz", "result", {}, {})

@@ -4,6 +4,7 @@ The format is described in `docs/files.md`. What the arrays mean is the business
 """
 
 import contextlib
+import errno
 import importlib
 import json
 import os
@@ -17,6 +18,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._files import WRITING
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""A full disk, or one on which the user may not have more."""
 FORMAT = "qpaths-result"
 VERSION = 1
 
@@ -48,8 +53,15 @@ def write(path: str | os.PathLike[str], kind: str, notes: dict[str, Any], tree: 
         "notes": notes,
         "tree": _encode(tree, (), arrays),
     }
-    with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    try:
+        with replacing(path) as temporary, open(temporary, "wb") as file:
+            np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        before = "what was there before is unchanged" if Path(path).exists() else "there was none before"
+        message = f"{_name(path)} could not be written ({error.strerror}): {before}. Make room, and run again."
+        raise OSError(message) from error
 
 
 @contextlib.contextmanager
@@ -63,15 +75,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
-    try:
-        yield temporary
-        # Without this a power failure can leave the new name with none of the new bytes.
-        with open(temporary, "ab") as file:
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        with contextlib.suppress(OSError):  # its folder may be what is missing
-            temporary.unlink(missing_ok=True)
+    with WRITING:
+        try:
+            yield temporary
+            # Without this a power failure can leave the new name with none of the new bytes.
+            with open(temporary, "ab") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            with contextlib.suppress(OSError):  # its folder may be what is missing
+                temporary.unlink(missing_ok=True)
 
 
 def read(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> Contents:

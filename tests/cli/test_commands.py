@@ -20,6 +20,8 @@ def _call(*arguments):
 
 def test_the_package_runs_as_the_command(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["qpaths", "list"])
+    for name in ("end_on_signals", "ignore_signals"):  # the signals of the tests are their own
+        monkeypatch.setattr(f"qpaths.cli.commands.{name}", lambda: None)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("qpaths", run_name="__main__")
     assert ended.value.code == 0

@@ -6,15 +6,17 @@ import equinox as eqx
 import jax
 
 from .._checks import is_concrete
-from .._types import Point, Scalar
-from ..annealing import Annealing, Fault, anneal
-from ..arrays import HostStream, RandomKey, namespace, quiet, to_host
+from .._types import Point, Scalar, Vector
+from ..annealing import Annealing, Fault, State, anneal
+from ..annealing.loop import Recorded
+from ..arrays import HostStream, RandomKey, namespace, quiet, softmax, to_host
 from ..densities import evaluate
 from ..evaluation import Layout, layout_of, stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
 from ..results import BoundsResult, Result, Status
 from ..schedules import AbstractSchedule, FixedSchedule
+from ..standard_errors import few_replicas
 from .ais import AIS, check_chains, lower_bound
 
 _REVERSE = 1000
@@ -26,6 +28,12 @@ class BDMC(eqx.Module):
 
     Forward chains give a stochastic lower bound on the log evidence, reverse chains from an exact draw of the target an
     upper bound. The kernel is fitted in one pilot and frozen; both directions use the same parameters.
+
+    `upper_se` counts the randomness of the exact draws. With one draw per chain, or a few that the chains share, it is
+    what their spread says. With a single draw no spread shows it, and it is estimated from both directions
+    (`start_variance`). That estimate has covered as it should for targets that are narrower than the base, as
+    posteriors are (`benchmarks/results/bdmc_coverage.md`); for a target wider than the base it may be too small. Give
+    several draws where you have them.
     """
 
     num_chains: int = eqx.field(static=True)
@@ -43,13 +51,20 @@ class BDMC(eqx.Module):
     def run(self, path: AbstractPath[Any], target_samples: Point, *, key: RandomKey) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
-        `target_samples` is one exact draw from the target, used by all chains, or one per chain (leading axis).
+        `target_samples` is one exact draw from the target, used by all chains, or several independent ones (leading
+        axis), as many as there are chains or a divisor of that number.
         """
-        points = one_per_chain(target_samples, layout_of(path), self.num_chains)
+        layout = layout_of(path)
+        num_draws = count_draws(target_samples, layout, self.num_chains)
+        points = one_per_chain(target_samples, layout, self.num_chains)
         stream = stream_for(key, path, self, points)
         annealing, state = self.forward.begin(path, key=stream)
-        found = self.forward.finish(annealing, *anneal(annealing, state))
-        return bounds_of(found, self.reverse(path, points, key=stream.fold(_REVERSE), kernel=annealing.kernel))
+        state, rows = anneal(annealing, state, record=_with_log_weights)
+        before = rows["log_weights"][-2] if rows["log_weights"].shape[0] > 1 else 0.0
+        last = state.log_weights - before
+        found = self.forward.finish(annealing, state, {name: rows[name] for name in rows if name != "log_weights"})  # type: ignore[arg-type]
+        reverse = self.reverse(path, points, key=stream.fold(_REVERSE), kernel=annealing.kernel)
+        return bounds_of(found, reverse, _upper_se(found.log_weights, last, reverse.log_weights, num_draws))
 
     def reverse(
         self, path: AbstractPath[Any], target_samples: Point, *, key: Any, kernel: AbstractKernel[Any] | None = None
@@ -82,40 +97,109 @@ def _check_start(path: AbstractPath[Any], annealing: Annealing, fault: Fault) ->
     )
 
 
+def _with_log_weights(state: State, stats: Recorded) -> Recorded:
+    return {**stats, "log_weights": state.log_weights}
+
+
 @quiet()
-def bounds_of(forward: Result, reverse: Result) -> BoundsResult:
+def bounds_of(forward: Result, reverse: Result, upper_se: Scalar) -> BoundsResult:
     """The bounds that the log weights of chains in both directions give."""
     return BoundsResult(
         lower=lower_bound(forward.log_weights),
         upper=-lower_bound(reverse.log_weights),
-        lower_se=_mean_se(forward),
-        upper_se=_mean_se(reverse),
+        lower_se=_mean_se(forward.log_weights),
+        upper_se=upper_se,
         forward=forward,
         reverse=reverse,
     )
 
 
-def _mean_se(result: Result) -> Scalar:
-    return namespace(result.log_weights).std(result.log_weights, ddof=1) / result.log_weights.shape[0] ** 0.5
+def _mean_se(values: Vector) -> Scalar:
+    return namespace(values).std(values, ddof=1) / values.shape[0] ** 0.5
+
+
+@quiet()
+def _upper_se(forward: Vector, last: Vector, reverse: Vector, num_draws: int) -> Scalar:
+    """Standard error of the mean reverse log weight of chains that share `num_draws` exact draws."""
+    if num_draws == reverse.shape[0]:
+        return _mean_se(reverse)
+    if num_draws > 1:
+        return few_replicas(num_draws) * _mean_se(reverse.reshape(num_draws, -1).mean(axis=1))
+    return namespace(reverse).sqrt(_mean_se(reverse) ** 2 + start_variance(forward, last, reverse))
+
+
+@quiet()
+def start_variance(forward: Vector, last: Vector, reverse: Vector) -> Scalar:
+    """Variance over the exact draw of the mean reverse log weight that follows from it, from chains that share one.
+
+    The law of the reverse log weight, over draws and chains, is that of the forward one times the weight (Crooks,
+    1999). So with `K(s) = log E[w^s]` of the forward weights, the forward variance is K''(0), the reverse one K''(1),
+    and the gap between the bounds is the integral of K'' between them. If K'' falls as `v / (1 + a s)^2`, as it does
+    where a shifted or a scaled normal distribution is weighted at once, the reverse variance is `gap^2 / v`. It falls
+    faster at first where the scales of a target differ, and that is too little. Then the geometric mean with the gap is
+    larger, and counts.
+
+    Of this variance the draw has the share that the chains do not forget. In forward chains it is the share of log w
+    that their `last` increment explains, which depends on the point where a reverse chain would start. It is also what
+    the chains from the shared draw lack of the whole. The first is low for few chains with uneven weights, the second
+    is noisy: the larger of the first and the mean of the two counts.
+    """
+    xp = namespace(forward, reverse)
+    tiny = xp.finfo(forward.dtype).tiny ** 0.5
+    finite = xp.isfinite(forward)
+    forward, last = (xp.where(finite, values, 0.0) for values in (forward, last))
+    equal = finite / xp.maximum(xp.sum(finite), 1)
+    mean = equal @ forward
+    variance = xp.maximum(equal @ (forward - mean) ** 2, tiny)
+    gap = xp.maximum(-xp.mean(reverse) - mean, 0.0)
+    whole = xp.maximum(gap**2 / variance, xp.sqrt(gap**3 / variance))
+    # Weights that are tempered to a log spread of 1, since few chains would have all of the mass.
+    tilted = softmax(xp.where(finite, forward / xp.maximum(xp.sqrt(variance), 1.0), -xp.inf))
+    explained = _explained(forward, last, tilted)
+    missing = xp.clip(1 - xp.var(reverse, ddof=1) / xp.maximum(whole, tiny), 0.0, 1.0)
+    return whole * xp.maximum(explained, 0.5 * (explained + missing))
+
+
+def _explained(values: Vector, cause: Vector, weights: Vector) -> Scalar:
+    """Share of the variance of the values that a straight line in the cause explains."""
+    xp = namespace(values)
+    values, cause = values - weights @ values, cause - weights @ cause
+    product = (weights @ values**2) * (weights @ cause**2)
+    return xp.where(product > 0, xp.square(weights @ (values * cause)) / xp.where(product > 0, product, 1.0), 0.0)
+
+
+def count_draws(samples: Point, layout: Layout, num_chains: int) -> int:
+    """How many draws were given, whose shapes are checked later; 1 for a point without a leading axis."""
+    xp = namespace(samples)
+    shapes = tuple(xp.shape(leaf) for leaf in jax.tree.leaves(samples))
+    if shapes == layout.shapes or not shapes or len(shapes[0]) == 0:
+        return 1
+    return int(shapes[0][0])
 
 
 def one_per_chain(samples: Point, layout: Layout, num_chains: int) -> Point:
-    """Draws with a leading axis of one per chain, whichever of the two forms was given."""
+    """Draws with a leading axis of one per chain, whichever of the forms was given."""
     xp = namespace(samples)
     leaves, structure = jax.tree.flatten(samples)
     shapes = tuple(xp.shape(leaf) for leaf in leaves)
-    many = tuple((num_chains, *shape) for shape in layout.shapes)
-    if structure != layout.structure or shapes not in (layout.shapes, many):
+    num = count_draws(samples, layout, num_chains)
+    several = tuple((num, *shape) for shape in layout.shapes)
+    if structure != layout.structure or shapes not in (layout.shapes, several) or num == 0 or num_chains % num:
         one, each, given = (
             jax.tree.unflatten(tree, found)
-            for tree, found in ((layout.structure, layout.shapes), (layout.structure, many), (structure, shapes))
+            for tree, found in (
+                (layout.structure, layout.shapes),
+                (layout.structure, tuple((num_chains, *shape) for shape in layout.shapes)),
+                (structure, shapes),
+            )
         )
         raise ValueError(
             f"`target_samples` must be one point of shape {one}, or one per chain of shape {each}, got {given}: "
-            f"give arrays in the form in which `base.sample` draws them."
+            f"give arrays in the form in which `base.sample` draws them; a number of draws that divides the number of "
+            f"chains will do."
         )
     leaves = [
-        xp.broadcast_to(xp.asarray(leaf, dtype), shape)
-        for leaf, dtype, shape in zip(leaves, layout.dtypes, many, strict=True)
+        xp.repeat(xp.asarray(leaf, dtype).reshape(num, *shape), num_chains // num, axis=0)
+        for leaf, dtype, shape in zip(leaves, layout.dtypes, layout.shapes, strict=True)
     ]
     return jax.tree.unflatten(structure, leaves)

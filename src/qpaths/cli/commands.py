@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from .errors import Commands, complain
+from .interrupts import end_on_signals, ignore_signals
 
 app = typer.Typer(
     cls=Commands,
@@ -167,4 +168,8 @@ def evidence(
 
 def main() -> None:
     """Entry point of `qpaths` and of `python -m qpaths`."""
-    app()
+    end_on_signals()
+    try:
+        app()
+    finally:
+        ignore_signals()

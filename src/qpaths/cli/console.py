@@ -20,6 +20,7 @@ from ..experiments.registry import find, find_all, find_data_sets
 from ..experiments.settings import rehearsed, with_changes
 from ..experiments.store import Store
 from ..progress import Clock, display
+from .interrupts import GOES_ON, tell
 
 _COLORS = {Judgment.HOLDS: "green", Judgment.FAILS: "red", Judgment.OPEN: "yellow"}
 
@@ -60,7 +61,7 @@ def run_experiment(
     folder = out or Path("out") / (f"{name}-smoke" if smoke else name)
     with Store.create(folder, experiment, settings, num_seeds) as store:
         store.rows()  # it is better to know of a damaged row before a long sweep than after it
-        with _progress() as progress:
+        with _progress(folder) as progress:
             sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, progress=progress)
         rows = store.rows()
     show_claims(experiment.claims(rows))
@@ -90,12 +91,13 @@ def show_claims(claims: Sequence[Claim]) -> None:
 
 
 @contextmanager
-def _progress() -> Iterator[sweeping.Progress]:
+def _progress(folder: Path) -> Iterator[sweeping.Progress]:
     """Progress of a sweep on standard error: a bar on a terminal, lines elsewhere."""
     clock = Clock()
     with display(True) as show:
 
-        def tell(done: int, total: int, last: Run | None) -> None:
+        def say(done: int, total: int, last: Run | None) -> None:
+            tell(lambda: f"{done} of {total} runs are stored in {folder}, and {GOES_ON}")
             line = f"{done} of {total} runs"
             if last is not None:
                 seconds = clock.seconds_left(float(total - done))
@@ -103,7 +105,7 @@ def _progress() -> Iterator[sweeping.Progress]:
                 line += f"{left}; last: {_describe(last)}"
             show(line, done / total if total else 1.0)
 
-        yield tell
+        yield say
 
 
 def _describe(run: Run) -> str:

@@ -9,11 +9,14 @@ from typing import Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from .interrupts import message
+
 
 class Commands(TyperGroup):
     """Commands whose errors are one line; `--debug`, anywhere on the line, shows the traceback instead.
 
-    The exit code is 2 for what the user can fix, 1 for a fault of the program, and 130 after Ctrl-C.
+    The exit code is 2 for what the user can fix, 1 for a fault of the program, 130 after Ctrl-C, and 143 after SIGTERM.
+    `qpaths evidence` ends with 0, 3 or 4, the level of its verdict.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -41,7 +44,7 @@ class Commands(TyperGroup):
                 raise
             _complain_of(error)
         except KeyboardInterrupt:
-            complain("interrupted; what was finished is stored, and the same command goes on from there.", code=130)
+            complain(message(), code=130)
 
 
 def _complain_of(error: Exception) -> NoReturn:
@@ -72,7 +75,7 @@ def _settings_advice(error: Any, context: Any) -> str:
     return f"to change a setting of an experiment, give `--set {option.lstrip('-')}=VALUE`."
 
 
-def complain(message: str, code: int) -> NoReturn:
-    """Print a message on one line of standard error, and exit with the code."""
-    print("qpaths:", " ".join(message.split()), file=sys.stderr)
+def complain(words: str, code: int) -> NoReturn:
+    """Print some words on one line of standard error, and exit with the code."""
+    print("qpaths:", " ".join(words.split()), file=sys.stderr)
     raise typer.Exit(code)

@@ -15,6 +15,7 @@ import numpy as np
 from ..front_door import evidence
 from ..remarks import Level
 from ..results import Result
+from .interrupts import GOES_ON, tell
 
 _NAMES = ("log_prior", "log_likelihood", "sample_prior")
 
@@ -30,11 +31,13 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
     """
     parts = load_model(model)
     folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = folder / "checkpoint.npz"
+    tell(lambda: _stored(checkpoint))
     result = evidence(
         **parts,
         key=jax.random.key(seed),
         **limits,
-        checkpoint=folder / "checkpoint.npz",
+        checkpoint=checkpoint,
         progress=True,
     )
     result.save(folder / "result.npz")
@@ -42,6 +45,13 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
     print(result.summary())
     print(f"Result: {(folder / 'result.npz').resolve()}\nPicture: {(folder / 'posterior.png').resolve()}")
     return result.verdict.level  # type: ignore[union-attr]
+
+
+def _stored(checkpoint: Path) -> str:
+    """What to say after an interrupt."""
+    if checkpoint.exists():
+        return f"pilots and finished islands are stored in {checkpoint}, and {GOES_ON}"
+    return "nothing is stored yet, and the same command starts anew"
 
 
 def load_model(model: Path) -> dict[str, Any]:
