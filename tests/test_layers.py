@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
     ["_files"],
-    ["_types", "_checks", "_modules", "storage", "cost", "remarks", "progress"],
+    ["_types", "_checks", "_modules", "_random", "storage", "cost", "remarks", "progress"],
     ["arrays"],
     ["checkpoints"],
     ["numerics"],

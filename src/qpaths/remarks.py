@@ -285,11 +285,8 @@ class Verdict:
 
     def as_dict(self) -> dict[str, Any]:
         """The records as JSON can hold them."""
-        parts = {"chosen": self.chosen, "findings": self.findings}
-        return {
-            "stopped": self.stopped.as_dict(),
-            **{name: [remark.as_dict() for remark in part] for name, part in parts.items()},
-        }
+        chosen, findings = ([remark.as_dict() for remark in part] for part in (self.chosen, self.findings))
+        return {"stopped": self.stopped.as_dict(), "chosen": chosen, "findings": findings}
 
     @staticmethod
     def from_dict(record: dict[str, Any]) -> "Verdict":

@@ -10,8 +10,9 @@ import pytest
 from scipy import stats
 
 import qpaths as qp
+from qpaths._random import quantiles
 from qpaths.annealing import Population
-from qpaths.arrays import HostStream, _quantiles, stream_of
+from qpaths.arrays import HostStream, stream_of
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, evaluator_of
 from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.gradient import LeapfrogParams
@@ -351,7 +352,7 @@ def test_bad_input(call, message):
 
 
 def test_noise_of_the_random_walk_is_symmetric_and_normal():
-    noise = _quantiles()
+    noise = quantiles()
     np.testing.assert_array_equal(noise, -noise[::-1])
     levels = [-2.0, -1.0, 0.5, 3.0]
     shares = [np.mean(level > noise) for level in levels]

@@ -14,6 +14,7 @@ from .._types import Point, PRNGKey
 from ..arrays import quiet, to_host
 from ..evaluation import HostEvaluator, Layout
 from ..paths import AbstractParametricPath, AbstractPath, AbstractPointwisePath, Reversed
+from .differences import close, is_off, stencil
 
 # All betas are exact under 1 - beta.
 _BETAS = (0.0, 2.0**-20, 0.125, 0.375, 0.5, 0.875, 1 - 2.0**-20, 1.0)
@@ -47,7 +48,7 @@ class _Case:
         self.first = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], points)
         dtype = jax.eval_shape(lambda x: path.log_density(0.5, x), self.first).dtype
         self.step = float(2.0 ** round(np.log2(float(jnp.finfo(dtype).eps)) / 3))
-        stencils = [beta for center in _SLOPES for beta in _stencil(center, self.step)]
+        stencils = [beta for center in _SLOPES for beta in stencil(center, self.step)]
         self.betas = (*_BETAS, *_OUTSIDE, *stencils)
         betas, ahead = (jnp.asarray(part, dtype)[:, None] for part in (self.betas, self._ahead))
         self.features, self.values = to_host(_by_points(path, betas, points))
@@ -118,33 +119,12 @@ def _interpolated(path: AbstractPointwisePath, *arguments: Any) -> Any:
     return path.interpolate(*arguments)
 
 
-def _close(a: Any, b: Any, power: float) -> bool:
-    """Equal up to `eps ** power` of the size, infinities included."""
-    a, b = np.asarray(a), np.asarray(b)
-    tolerance = float(np.finfo(b.dtype).eps) ** power
-    return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, _size(a), _size(b))))
-
-
-def _size(a: np.ndarray) -> float:
-    finite = np.abs(a[np.isfinite(a)])
-    return float(finite.max()) if finite.size else 0.0
-
-
-def _stencil(center: float, step: float) -> list[float]:
-    """Betas near `center`, on both sides or only inside the path, for differences with two steps."""
-    if center == 0:
-        return [h * k for h in (step, step / 2) for k in (1, 2, 3)]
-    if center == 1:
-        return [1 - beta for beta in _stencil(0.0, step)]
-    return [center + h * k for h in (step, step / 2) for k in (-1, 1)]
-
-
 def _differences(case: _Case, center: float, table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Difference quotients of the rows of a table at one beta, and how far they may be off.
 
     At an end they are one-sided and do without the end itself. Where two steps disagree nothing is known.
     """
-    rows = case.at(table, *_stencil(center, case.step)).astype(float)
+    rows = case.at(table, *stencil(center, case.step)).astype(float)
     weights = np.array([-5.0, 8.0, -3.0] if center in (0, 1) else [-1.0, 1.0]) / 2
     sign = -1 if center == 1 else 1
     coarse, fine = (
@@ -154,14 +134,6 @@ def _differences(case: _Case, center: float, table: np.ndarray) -> tuple[np.ndar
     gap, rounding = np.abs(coarse - fine), float(np.finfo(table.dtype).eps) ** 0.4
     tolerance = rounding * np.maximum(1.0, np.abs(rows).max(axis=0) + np.abs(fine))
     return fine, np.where(gap <= 0.1 * np.abs(fine) + tolerance, 4 * gap + tolerance, np.inf)
-
-
-def _is_off(derivative: np.ndarray, differences: tuple[np.ndarray, np.ndarray], possible: np.ndarray) -> bool:
-    """Whether a derivative is no number, or far from the difference quotient where that is a number."""
-    quotient, error = differences
-    known = possible & np.isfinite(quotient) & np.isfinite(error)
-    far = known & ~(np.abs(derivative - quotient) <= error)
-    return bool((far | (possible & np.isnan(derivative))).any())
 
 
 def _endpoints_are_exact(case: _Case) -> Iterator[str]:
@@ -182,21 +154,21 @@ def _ways_agree(case: _Case) -> Iterator[str]:
         "Reversed(path).log_density_from(1 - beta, features(x))": case.at(case.reversed["log_density"], *_BETAS),
     }
     for name, way in ways.items():
-        if not _close(way, values, 0.8):
+        if not close(way, values, 0.8):
             yield f"{name} must agree with log_density(beta, x)"
-    if not _close(case.path.log_density(0.5, case.first), case.at(case.values, 0.5)[0, 0], 0.8):
+    if not close(case.path.log_density(0.5, case.first), case.at(case.values, 0.5)[0, 0], 0.8):
         yield "log_density must give the same with and without jax.jit and jax.vmap"
 
 
 def _is_elementwise(case: _Case) -> Iterator[str]:
     together, one_by_one = (case.at(table, *_BETAS) for table in (case.traced["log_density"], case.one_by_one))
-    if not _close(together, one_by_one, 0.8):
+    if not close(together, one_by_one, 0.8):
         yield "log_density_from must be elementwise: betas and features of many points give one number for each"
     for name in ("log_density", "derivative"):
         # The derivative is worse conditioned than the density.
         power = 0.9 if name == "log_density" else 0.7
         host, traced = (case.at(tables[name], *_BETAS) for tables in (case.host, case.traced))
-        if not _close(host, traced, power):
+        if not close(host, traced, power):
             yield f"{name}_from must give the same for NumPy and for JAX features"
 
 
@@ -226,12 +198,12 @@ def _log_ratio_adds_up(case: _Case) -> Iterator[str]:
     differences = (case.at(case.values, *_ROUND.values()) - values)[:, possible]
     for name, tables in (("log_ratio", case.traced), ("Reversed(path).log_ratio", case.reversed)):
         ratios = case.at(tables["log_ratio"], *_ROUND)[:, possible]
-        if not _close(ratios[0] + ratios[1], -ratios[2], 0.7):
+        if not close(ratios[0] + ratios[1], -ratios[2], 0.7):
             yield f"{name} must add up: to 0.375, to 0.875 and back to 0.125 makes 0"
-        if not _close(ratios, differences, 0.7):
+        if not close(ratios, differences, 0.7):
             yield f"{name}(beta, new_beta, features) must be log_density(new_beta) - log_density(beta)"
     host, traced = (case.at(tables["log_ratio"], *_ROUND)[:, possible] for tables in (case.host, case.traced))
-    if not _close(host, traced, 0.8):
+    if not close(host, traced, 0.8):
         yield "log_ratio must give the same for NumPy and for JAX features"
 
 
@@ -244,11 +216,11 @@ def _derivative_is_right(case: _Case) -> Iterator[str]:
         for name, (tables, sign) in directions.items():
             derivative, first, second = (case.at(tables[key], beta)[0] for key in ("derivative", "first", "second"))
             where = beta if sign == 1 else 1 - beta
-            if _is_off(sign * derivative, slope, possible):
+            if is_off(sign * derivative, slope, possible):
                 yield f"{name}derivative_from must be the derivative of log_density in beta, also at beta = {where:g}"
-            if not _close(first[possible], derivative[possible], 0.7):
+            if not close(first[possible], derivative[possible], 0.7):
                 yield f"{name}derivatives_from must return derivative_from first, also at beta = {where:g}"
-            if _is_off(second, bend, possible & np.isfinite(slope[0])):
+            if is_off(second, bend, possible & np.isfinite(slope[0])):
                 yield f"{name}derivatives_from must return the second derivative, also at beta = {where:g}"
 
 
@@ -271,7 +243,7 @@ def _score_is_the_mix_of_endpoint_scores(case: _Case) -> Iterator[str]:
     scores, mixed = map(jax.tree.leaves, _scores(case.path, case.points))
     if any(np.isnan(leaf).any() for leaf in scores):
         yield "the gradient of log_density in x is NaN at some point"
-    elif not all(_close(a, b, 0.7) for a, b in zip(scores, mixed, strict=True)):
+    elif not all(close(a, b, 0.7) for a, b in zip(scores, mixed, strict=True)):
         yield "the score must be the mix of the endpoint scores with weights `shares`"
 
 
