@@ -16,6 +16,8 @@ _CEILING = 100 * BUDGET
 """Evaluations that a wanted standard error may cost where nothing else limits the run."""
 _PARTICLES, _FEWEST = 512, 200
 """Particles of an island: the most, and the fewest for which two batches are better than one."""
+_WEIGHTED = 2048
+"""The most particles of an island where a single step gives them weights."""
 _ENOUGH_BATCHES = 4
 """Batches after which the cost of a wanted standard error is known well enough."""
 
@@ -60,7 +62,9 @@ class Limits(NamedTuple):
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
         left = self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
-        num_batches = max(math.ceil(total / _PARTICLES), 2 if total >= 2 * _FEWEST else 1)
+        # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
+        most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
+        num_batches = max(math.ceil(total / most), 2 if total >= 2 * _FEWEST else 1)
         return max(4, int(total / num_batches))
 
     def num_islands(self, spent: Cost, island: Cost, elapsed: float, seconds: float) -> int:
