@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
     ["_files"],
-    ["_types", "_checks", "_modules", "_random", "storage", "cost", "remarks", "progress"],
+    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress"],
     ["arrays"],
     ["checkpoints"],
     ["numerics"],

@@ -6,6 +6,8 @@ JAX.
 
 import lazy_loader
 
+from ._renamed import with_old_names
+
 _find, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 __version__ = "0.1.0"
 
@@ -40,14 +42,4 @@ _MOVED = {
 }
 """Names of version 0.0 that live elsewhere now; they go with the next version."""
 
-
-def __getattr__(name: str) -> object:
-    if name not in _MOVED:
-        return _find(name)
-    import functools
-    import warnings
-
-    new = _MOVED[name]
-    warnings.warn(f"`qpaths.{name}` is now `qpaths.{new}`.", DeprecationWarning, stacklevel=2)
-    module, _, attribute = new.rpartition(".")
-    return getattr(functools.reduce(getattr, filter(None, [module]), __import__(__name__)), attribute)
+__getattr__ = with_old_names(__name__, _MOVED, _find)

@@ -92,6 +92,11 @@ def is_numpy(density: Any) -> bool:
     return getattr(density, "backend", "jax") == "numpy"
 
 
+def has_gradient(density: Any) -> bool:
+    """Whether a density has a gradient: JAX differentiates its own, a NumPy density must bring one."""
+    return not is_numpy(density) or density.gradient is not None
+
+
 def as_pytree(function: Any) -> Any:
     """A function that JAX sees as a leaf becomes one without leaves, so that plain `jax.jit` accepts the density.
 

@@ -10,7 +10,7 @@ import qpaths as qp
 from qpaths.arrays import stream_of
 from qpaths.evaluation import evaluator_of
 from qpaths.front_door.endpoints import model_path
-from qpaths.front_door.exchange import Axes, moved_draws, sign_probability, step_sizes
+from qpaths.front_door.exchange import Axes, evaluator_of_base, moved_draws, sign_probability, step_sizes
 from qpaths.front_door.inputs import _bennett, probe
 from qpaths.remarks import Finding, Level, Note
 
@@ -130,10 +130,12 @@ def test_a_sampler_of_half_the_cube_is_found(key):
 
 def test_moved_draws_keep_the_density_they_have(key):
     """In a case where the law after a move is known; leapfrog without its acceptance step must be rejected."""
-    evaluator = _evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,)))
+    evaluator = evaluator_of_base(
+        _evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,)))
+    )
     draw, move = stream_of(key, host=True).split(2)
     rows = evaluator.draw(draw, 8192)
-    scores = evaluator.base(rows, with_slopes=True)[1]
+    scores = evaluator.particles(rows, with_slopes=True).slopes.base
     axes = Axes.of(rows[:512])
     steps = step_sizes(axes, rows[:512], scores[:512])
     before, _, after = moved_draws(evaluator, rows, axes, steps, move)

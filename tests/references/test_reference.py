@@ -1,4 +1,4 @@
-"""Fitting a reference: exact where it can be, refused where it must be, normalised always."""
+"""Fitting a reference: exact where it can be, refused where it must be, normalized always."""
 
 import jax
 import jax.numpy as jnp
@@ -78,7 +78,7 @@ def test_scores_that_say_nothing_are_left_aside():
     np.testing.assert_allclose(with_zeros.map.center, without.map.center)
 
 
-def test_reference_is_normalised_and_draws_what_it_says(key):
+def test_reference_is_normalized_and_draws_what_it_says(key):
     """Weights from the base to the mixture have mean 1, and draws have its mean; a point that is a dict."""
     base = qp.Density(
         lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x["a"])) + jax.scipy.stats.norm.logpdf(x["b"]),

@@ -7,8 +7,7 @@ import jax
 
 from .._checks import is_concrete
 from .._types import Point, Scalar, Vector
-from ..annealing import Annealing, Fault, State, anneal
-from ..annealing.loop import Recorded
+from ..annealing import Annealing, Fault, anneal
 from ..arrays import HostStream, RandomKey, namespace, quiet, softmax, to_host
 from ..densities import evaluate
 from ..evaluation import Layout, layout_of, stream_for
@@ -55,16 +54,14 @@ class BDMC(eqx.Module):
         axis), as many as there are chains or a divisor of that number.
         """
         layout = layout_of(path)
-        num_draws = count_draws(target_samples, layout, self.num_chains)
+        num_draws = count_draws(target_samples, layout)
         points = one_per_chain(target_samples, layout, self.num_chains)
         stream = stream_for(key, path, self, points)
         annealing, state = self.forward.begin(path, key=stream)
-        state, rows = anneal(annealing, state, record=_with_log_weights)
-        before = rows["log_weights"][-2] if rows["log_weights"].shape[0] > 1 else 0.0
-        last = state.log_weights - before
-        found = self.forward.finish(annealing, state, {name: rows[name] for name in rows if name != "log_weights"})  # type: ignore[arg-type]
+        state, stats = anneal(annealing, state)
+        found = self.forward.finish(annealing, state, stats)
         reverse = self.reverse(path, points, key=stream.fold(_REVERSE), kernel=annealing.kernel)
-        return bounds_of(found, reverse, _upper_se(found.log_weights, last, reverse.log_weights, num_draws))
+        return bounds_of(found, reverse, _upper_se(found.log_weights, state.increments, reverse.log_weights, num_draws))
 
     def reverse(
         self, path: AbstractPath[Any], target_samples: Point, *, key: Any, kernel: AbstractKernel[Any] | None = None
@@ -95,10 +92,6 @@ def _check_start(path: AbstractPath[Any], annealing: Annealing, fault: Fault) ->
         f"`target_samples` must be draws from the target, but one of them is {point}, where `target.log_prob` is "
         f"{target} and `base.log_prob` is {base}: give exact draws, or mend the density if that is one."
     )
-
-
-def _with_log_weights(state: State, stats: Recorded) -> Recorded:
-    return {**stats, "log_weights": state.log_weights}
 
 
 @quiet()
@@ -168,7 +161,7 @@ def _explained(values: Vector, cause: Vector, weights: Vector) -> Scalar:
     return xp.where(product > 0, xp.square(weights @ (values * cause)) / xp.where(product > 0, product, 1.0), 0.0)
 
 
-def count_draws(samples: Point, layout: Layout, num_chains: int) -> int:
+def count_draws(samples: Point, layout: Layout) -> int:
     """How many draws were given, whose shapes are checked later; 1 for a point without a leading axis."""
     xp = namespace(samples)
     shapes = tuple(xp.shape(leaf) for leaf in jax.tree.leaves(samples))
@@ -182,7 +175,7 @@ def one_per_chain(samples: Point, layout: Layout, num_chains: int) -> Point:
     xp = namespace(samples)
     leaves, structure = jax.tree.flatten(samples)
     shapes = tuple(xp.shape(leaf) for leaf in leaves)
-    num = count_draws(samples, layout, num_chains)
+    num = count_draws(samples, layout)
     several = tuple((num, *shape) for shape in layout.shapes)
     if structure != layout.structure or shapes not in (layout.shapes, several) or num == 0 or num_chains % num:
         one, each, given = (

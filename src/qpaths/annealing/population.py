@@ -38,6 +38,8 @@ class State(NamedTuple):
     particles: Particles
     log_weights: Vector
     """Weights since the last resampling."""
+    increments: Vector
+    """What the last step added to them."""
     log_offset: Scalar
     """Log evidence up to the last resampling."""
     ancestors: Int[AnyArray, " n"]
@@ -110,7 +112,9 @@ class Population(Module):
         )
         families, lag = xp.arange(num), Lag(zero, zero, zero, zero)
         log_weights = xp.zeros(num, dtype)
-        state = State(zero, none, particles, log_weights, zero, families, none, zero, zero, zero, lag, None, fault)
+        state = State(
+            zero, none, particles, log_weights, log_weights, zero, families, none, zero, zero, zero, lag, None, fault
+        )
         params = kernel.fit(Cloud(evaluator, state.beta, particles, log_weights), stream, None)
         if not kernel.adapts:
             # Nothing moves at the base: one fit is enough for all groups, whatever it is fitted to.
@@ -137,6 +141,7 @@ class Population(Module):
             beta=new_beta,
             stage=stage,
             log_weights=log_weights,
+            increments=increments,
             lag=state.lag.step(new_beta - state.beta),
             fault=first_fault(state.fault, Status.COLLAPSED, stage, collapsed, state.particles.position[:1]),
         )

@@ -100,10 +100,6 @@ class AbstractEvaluator(abc.ABC):
         ends = {"base": self._forward.base, "target": self._forward.target}
         return EndpointValues(*(value for value, _ in self._ends(ends, positions, with_slopes=False)))
 
-    def base(self, positions: Rows, *, with_slopes: bool) -> tuple[FloatArray, Any]:
-        """Log density of the base alone, with its gradient or None."""
-        return self._ends({"base": self._forward.base}, positions, with_slopes=with_slopes)[0]
-
     def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
         """Evaluate the user's densities at some positions, each once.
 

@@ -10,7 +10,7 @@ import numpy as np
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
-from ..densities import Backend, DensityLike, is_numpy
+from ..densities import Backend, DensityLike, has_gradient
 from ..evaluation import Layout, evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
@@ -52,7 +52,7 @@ def evidence(
 ) -> Result:
     """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
-    Give the endpoints (`base`, which can be sampled, and the unnormalised `target`), or `log_prior(x)`,
+    Give the endpoints (`base`, which can be sampled, and the unnormalized `target`), or `log_prior(x)`,
     `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Pilots choose where to anneal
     from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
     frozen, until the standard error is small enough or the budget is spent. Each island's estimate of the evidence (not
@@ -136,7 +136,7 @@ def _warn(found: list[Remark]) -> None:
 def _kernel_for(path: AbstractPath[Any]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
     """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice."""
     ends = {"base": path.base, "target": path.target}
-    blind = [name for name, end in ends.items() if is_numpy(end) and end.gradient is None]  # type: ignore[attr-defined]
+    blind = [name for name, end in ends.items() if not has_gradient(end)]
     if not blind:
         return HMC(num_leapfrog=5), ()
     return RandomWalk(_BLIND_STEPS), (Note.NO_GRADIENT(ends=" and ".join(blind)),)

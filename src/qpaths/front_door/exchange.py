@@ -3,15 +3,20 @@
 import math
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..evaluation import AbstractEvaluator
+from .._types import Rows
+from ..densities import has_gradient
+from ..evaluation import AbstractEvaluator, HostEvaluator, Particles
+from ..kernels import HMC, RandomWalk
+from ..kernels.gradient import LeapfrogParams
+from ..paths import GeometricPath
 
 Matrix = Float[np.ndarray, "n d"]
 Column = Float[np.ndarray, " n"]
 Square = Float[np.ndarray, "d d"]
-Sizes = Float[np.ndarray, "n 1"]
 
 _NUM_MOVES = 3
 """Evaluations for each draw."""
@@ -68,9 +73,17 @@ class Axes(NamedTuple):
         return [int(j) for j in np.argsort(-loads) if loads[j] > 0.5 * loads.max()]
 
 
-def has_slopes(evaluator: AbstractEvaluator) -> bool:
-    base: Any = evaluator.path.base
-    return getattr(base, "backend", "jax") == "jax" or base.gradient is not None
+class _OfBase(HostEvaluator):
+    """An evaluator whose path has the base at both ends, and evaluates it once."""
+
+    def _ends(self, ends: Any, positions: Rows, *, with_slopes: bool) -> list[tuple[Any, Any]]:
+        return 2 * super()._ends({"base": ends["base"]}, positions, with_slopes=with_slopes)
+
+
+def evaluator_of_base(evaluator: AbstractEvaluator) -> HostEvaluator:
+    """For moves by kernels that leave the base invariant, without an evaluation of the target."""
+    base = evaluator.path.base
+    return _OfBase(GeometricPath(base, base), evaluator.layout, has_gradient(base))
 
 
 def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
@@ -84,62 +97,39 @@ def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
 
 
 def moved_draws(
-    evaluator: AbstractEvaluator, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
+    evaluator: HostEvaluator, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
 ) -> tuple[Matrix, Matrix | None, Matrix]:
     """Draws where the density is positive, the scores there, and where a reversible kernel took each of them.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.
     """
-    with_slopes = has_slopes(evaluator)
-    log_base, slopes = evaluator.base(rows, with_slopes=with_slopes)
-    inside = np.isfinite(log_base)
-    rows, log_base = rows[inside], log_base[inside]
+    particles = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
+    inside = np.isfinite(particles.features.log_base)
+    particles = jax.tree.map(lambda leaf: leaf[inside], particles)
     sizes, moves = stream.split(2)
-    size = np.exp(np.log(_SMALLEST) + np.log(_LARGEST / _SMALLEST) * sizes.uniform((len(rows), 1)))
-    factor = axes.spread[:, None] * axes.rotation * steps
-    if with_slopes:
-        scores = slopes[inside]
-        return rows, scores, _by_leapfrog(evaluator, Start(rows, log_base, scores), factor, size, moves)
-    return rows, None, _by_walking(evaluator, Start(rows, log_base, None), factor, size, moves)
+    num = len(particles.position)
+    size = np.exp(np.log(_SMALLEST) + np.log(_LARGEST / _SMALLEST) * sizes.uniform((num,)))
+    factor = (axes.spread[:, None] * axes.rotation * steps)[None]
+    if evaluator.with_slopes:
+        moved = _by_leapfrog(evaluator, particles, LeapfrogParams(factor, size), moves.rows(num))
+        return particles.position, particles.slopes.base, moved
+    return particles.position, None, _by_walking(evaluator, particles, factor, size, moves.rows(num))
 
 
-class Start(NamedTuple):
-    """Where moves start."""
-
-    rows: Matrix
-    log_base: Column
-    scores: Matrix | None
+def _by_leapfrog(evaluator: HostEvaluator, particles: Particles, params: LeapfrogParams, rows: Any) -> Matrix:
+    """After one move of Hamiltonian Monte Carlo."""
+    kernel = HMC(1, _NUM_MOVES, step_size=1.0, jitter=0.0)
+    return kernel.move(evaluator, 0.0, particles, rows, params)[0].position
 
 
-def _by_leapfrog(
-    evaluator: AbstractEvaluator, start: Start, factor: Square, size: Float[np.ndarray, "n 1"], stream: Any
-) -> Matrix:
-    """After one move of Hamiltonian Monte Carlo; `factor` takes velocities to changes of the position."""
-    speeds, accepts = stream.split(2)
-    first = velocity = speeds.normal(start.rows.shape)
-    position, log_new, slope = start.rows, start.log_base, start.scores
-    for _ in range(_NUM_MOVES):
-        velocity = velocity + 0.5 * size * (slope @ factor)
-        position = position + size * (velocity @ factor.T)
-        log_new, slope = evaluator.base(position, with_slopes=True)
-        velocity = velocity + 0.5 * size * (slope @ factor)
-    energy = log_new - start.log_base + 0.5 * np.sum(first**2 - velocity**2, axis=1)
-    accepted = np.log(accepts.uniform((len(position),))) < energy
-    return np.where(accepted[:, None], position, start.rows)
-
-
-def _by_walking(
-    evaluator: AbstractEvaluator, start: Start, factor: Square, size: Float[np.ndarray, "n 1"], stream: Any
-) -> Matrix:
+def _by_walking(evaluator: HostEvaluator, particles: Particles, factor: Any, size: Column, rows: Any) -> Matrix:
     """After some moves of a random walk."""
-    rows, log_base, _ = start
-    for one in stream.split(_NUM_MOVES):
-        speeds, accepts = one.split(2)
-        proposed = rows + 2 / rows.shape[1] ** 0.25 * size * (speeds.normal(rows.shape) @ factor.T)
-        log_new = evaluator.base(proposed, with_slopes=False)[0]
-        accepted = np.log(accepts.uniform((len(rows),))) < log_new - log_base
-        rows, log_base = np.where(accepted[:, None], proposed, rows), np.where(accepted, log_new, log_base)
-    return rows
+    kernel = RandomWalk(_NUM_MOVES)
+    noise, uniform = kernel.randomness(rows, particles.position, _NUM_MOVES)
+    params = 2 / particles.position.shape[1] ** 0.25 * factor
+    for one, accepts in zip(size[:, None] * noise, uniform, strict=True):
+        particles, _ = kernel.transition(evaluator, 0.0, particles, (one, accepts), params)
+    return particles.position
 
 
 def sign_probability(differences: Column) -> float:

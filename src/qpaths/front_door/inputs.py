@@ -7,13 +7,15 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._types import Point, Rows, Vector
+from .._types import Point, Rows
 from ..arrays import quiet, sigmoid, to_host
-from ..densities import DensityLike, evaluate, is_numpy
-from ..evaluation import AbstractEvaluator, Particles
+from ..densities import DensityLike, evaluate, has_gradient, is_numpy
+from ..estimators import bridge
+from ..evaluation import AbstractEvaluator, HostEvaluator, Particles
 from ..paths.base import EndpointValues
 from ..references.fitting import fit_reference
 from ..remarks import Finding, Note, Remark
+from .exchange import evaluator_of_base
 from .sampler import coordinate_names, listed, sampler_findings
 
 _NUM_DRAWN = 512
@@ -82,15 +84,16 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     """What some draws from the base show: a mistake in the sampler or the base, or a likelihood that ignores a part.
 
     The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
-    sampler that is wrong makes the base look unnormalized; and all else is said beside that.
+    sampler that is wrong makes the base look unnormalized; and everything else is reported in addition.
     """
     draw, check, sampler = stream.split(3)
     positions = to_host(evaluator.draw(draw, _NUM_DRAWN))
     few = positions[:_NUM_PROBED]
     features = to_host(evaluator.values(few))
     check_deterministic(evaluator, few, features)
-    findings = sampler_findings(evaluator, positions, sampler)
-    mass = None if findings else log_mass(evaluator, positions, check)
+    prior = evaluator_of_base(evaluator)
+    findings = sampler_findings(prior, positions, sampler)
+    mass = None if findings else log_mass(prior, positions, check)
     if mass is not None:
         findings.append(Finding.NOT_NORMALIZED(log_mass=mass[0], error=mass[1]))
     is_normalized = not findings
@@ -100,7 +103,7 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     return Probe(features, is_normalized, _ignored(evaluator, few), findings)
 
 
-def log_mass(evaluator: AbstractEvaluator, positions: Rows, stream: Any) -> tuple[float, float] | None:
+def log_mass(evaluator: HostEvaluator, positions: Rows, stream: Any) -> tuple[float, float] | None:
     """Log of the integral of the base and its standard error, where that is not 0 beyond doubt; otherwise None.
 
     By the acceptance ratio of Bennett (1976) between fresh draws from the base and from a distribution fitted to
@@ -115,23 +118,12 @@ def log_mass(evaluator: AbstractEvaluator, positions: Rows, stream: Any) -> tupl
     if fitted is None:
         return None
     rows = to_host(evaluator.draw(draw, len(positions))), fitted.draw(propose, len(positions))
-    drawn, proposed = (
-        to_host(evaluator.base(row, with_slopes=False)[0]) - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows
-    )
-    value, error, overlap = _bennett(drawn, proposed)
-    return (value, error) if overlap > _OVERLAP and abs(value) > max(5 * error, 0.02) else None
-
-
-def _bennett(drawn: Vector, proposed: Vector) -> tuple[float, float, float]:
-    """Log ratio of the masses from log ratios at draws of either side; its standard error, and how far they overlap."""
-    low, high = -1e4, 1e4
-    for _ in range(100):
-        value = 0.5 * (low + high)
-        excess = np.sum(sigmoid(proposed - value)) - np.sum(sigmoid(value - drawn))
-        low, high = (value, high) if excess > 0 else (low, value)
+    drawn, proposed = (evaluator.values(row).log_base - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows)
+    value = float(bridge(proposed[None], -drawn[None])[0])
     shares = sigmoid(proposed - value), sigmoid(value - drawn)
-    error = sum(np.var(share) / np.mean(share) ** 2 / share.size for share in shares) ** 0.5
-    return value, float(error), float(min(np.mean(share) for share in shares))
+    error = float(sum(np.var(share) / np.mean(share) ** 2 / share.size for share in shares)) ** 0.5
+    overlap = min(float(np.mean(share)) for share in shares)
+    return (value, error) if overlap > _OVERLAP and abs(value) > max(5 * error, 0.02) else None
 
 
 def _rounding(evaluator: AbstractEvaluator, *values: Any) -> float:
@@ -151,8 +143,7 @@ def _ignored(evaluator: AbstractEvaluator, rows: Rows) -> tuple[Remark, ...]:
 
     The second condition spares the hyperparameters of hierarchical models, which the likelihood does not see.
     """
-    ends: tuple[Any, ...] = (evaluator.path.base, evaluator.path.target)
-    if not evaluator.path.is_pointwise or any(is_numpy(end) and end.gradient is None for end in ends):
+    if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
         return ()
     at = to_host(evaluator.particles(rows, with_slopes=True))
     rounding = 16 * np.finfo(evaluator.layout.dtype).eps * np.abs(at.slopes.base)

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import quiet, sigmoid
-from ..evaluation import AbstractEvaluator, Layout
+from ..evaluation import HostEvaluator, Layout
 from ..remarks import Finding, Remark
-from .exchange import MOST_SQUARED, Axes, Column, Matrix, has_slopes, moved_draws, sign_probability, step_sizes
+from .exchange import MOST_SQUARED, Axes, Column, Matrix, moved_draws, sign_probability, step_sizes
 
 _NUM_CONFIRMED = 2048
 """Draws at which a suspicion is confirmed."""
@@ -46,8 +46,10 @@ class Suspect(NamedTuple):
 
 
 @quiet()
-def sampler_findings(evaluator: AbstractEvaluator, rows: Matrix, stream: Any) -> list[Remark]:
+def sampler_findings(evaluator: HostEvaluator, rows: Matrix, stream: Any) -> list[Remark]:
     """What shows that draws from the base, of which `rows` are some, do not have its density.
+
+    The evaluator is that of `evaluator_of_base`.
 
     Stein's identities at the given draws, one gradient each, say where to look. They are not exact: hard bounds break
     them, and heavy tails disturb them. So fresh draws are moved by a reversible kernel for the density. If they have
@@ -58,7 +60,8 @@ def sampler_findings(evaluator: AbstractEvaluator, rows: Matrix, stream: Any) ->
     frozen = np.flatnonzero(np.ptp(rows, axis=0) == 0)
     if frozen.size:
         return [Finding.FROZEN(coordinates=listed(frozen, names), num=len(rows))]
-    log_base, scores = evaluator.base(rows, with_slopes=has_slopes(evaluator))
+    drawn = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
+    log_base, scores = drawn.features.log_base, None if drawn.slopes is None else drawn.slopes.base
     outside = int(np.sum(log_base == -np.inf))
     if outside > _OUTSIDE * len(rows):
         return [Finding.OUTSIDE(num=outside, total=len(rows))]

@@ -1,5 +1,6 @@
 """Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
 
+from .._renamed import with_old_names
 from .evaluate import DecoderBounds as DecoderBounds
 from .evaluate import DecoderProblem as DecoderProblem
 from .evaluate import compile_bounds as compile_bounds
@@ -34,13 +35,4 @@ _RENAMED = {
     "binarise": "binarize",
 }
 
-
-def __getattr__(name: str) -> object:
-    """Names of version 0.0; they go with the next version."""
-    if name not in _RENAMED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import warnings
-
-    new = _RENAMED[name]
-    warnings.warn(f"`qpaths.models.{name}` is now `qpaths.models.{new}`.", DeprecationWarning, stacklevel=2)
-    return globals()[new]
+__getattr__ = with_old_names(__name__, _RENAMED)

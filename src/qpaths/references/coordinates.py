@@ -65,6 +65,10 @@ class MappedEvaluator(AbstractEvaluator):
     def layout(self) -> Any:  # type: ignore[override]
         return MappedLayout(self.inner.layout, self.map)
 
+    @property
+    def _guide(self) -> Any:
+        return self.inner._guide
+
     def _evaluate(self, *arguments: Any) -> Any:
         return self.inner._evaluate(*arguments)
 
@@ -81,11 +85,6 @@ class MappedEvaluator(AbstractEvaluator):
         points, log_volume = self.map.to_points(positions)
         return self._shifted(self.inner.values(points), points, log_volume)
 
-    def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
-        if with_slopes:
-            return self.completed(self.waypoints(positions))
-        return Particles(positions, self.values(positions), None)
-
     def waypoints(self, positions: Rows) -> Particles:
         points, log_volume = self.map.to_points(positions)
         found = self.inner.waypoints(points)
@@ -97,11 +96,6 @@ class MappedEvaluator(AbstractEvaluator):
             self._shifted(found.features, points, log_volume),
             type(slopes)(base.astype(positions.dtype), target.astype(positions.dtype), guide),
         )
-
-    def completed(self, particles: Particles) -> Particles:
-        if self.inner._guide is None:
-            return particles
-        return particles._replace(features=self.values(particles.position))
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
         """Points of some noise, and the score by the points from that by the noise."""

@@ -85,7 +85,7 @@ class Measured(NamedTuple):
     increment: Float[np.ndarray, " steps"]
     """Mean log increment of the weights."""
     variance: Float[np.ndarray, " groups"]
-    """Of the log increment of each group of neighbouring steps, over the chains of a problem."""
+    """Of the log increment of each group of neighboring steps, over the chains of a problem."""
     spread: Float[np.ndarray, "groups d"]
     """Variance of each coordinate over the chains of a problem, at the end of each group."""
     discrepancy: Float[np.ndarray, " groups"] | None
@@ -188,12 +188,12 @@ def _measure_one(recipe: Recipe, problem: Any, target_sample: Any, num_chains: i
 
 
 def group_ends(num_steps: int) -> np.ndarray:
-    """Last step of each group of neighbours."""
+    """Last step of each group of neighbors."""
     return np.array([group[-1] for group in np.array_split(np.arange(num_steps), min(_GROUPS, num_steps))])
 
 
 def smooth(values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
-    """Means over groups of neighbours, linear in between."""
+    """Means over groups of neighbors, linear in between."""
     groups = np.array_split(np.arange(values.size), min(_GROUPS, values.size))
     centres = [np.mean(group) for group in groups]
     return np.interp(np.arange(values.size), centres, [np.mean(values[group]) for group in groups])

@@ -6,12 +6,8 @@ q = 0, 0.5, 0.9 and 1 at ten betas.
 
 Settings:
     q: Values of q, a panel each.
-    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
-    num_points: Points of the grid on which each density is computed.
 
-Rows:
-    grid, betas: The points and the betas.
-    densities: A normalized density for each beta, at the points of the grid.
+`parts/densities.py` describes the other settings, and the rows.
 """
 
 from typing import Any
@@ -19,14 +15,9 @@ from typing import Any
 from ...families import Normal
 from ...paths import QPath
 from ...plotting import plot_panels
-from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..experiment import Claim, Experiment, Picture, Row, Settings
 from ..judging import yes_or_no
-from .parts.densities import densities_row, num_modes, power_mean_discrepancy, runs_by_q
-
-
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """One run for each q."""
-    return runs_by_q(settings)
+from .parts.densities import densities_row, num_modes, power_mean_claim, runs_by_q
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -45,15 +36,7 @@ def _pictures(rows: list[Row]) -> list[Picture]:
 
 def _claims(rows: list[Row]) -> list[Claim]:
     """Every density is a power mean; q = 0 has two modes, and q = 1 has one."""
-    discrepancy = max(power_mean_discrepancy(row, row["q"]) for row in rows)
-    claims = [
-        Claim(
-            "every density is the power mean of the endpoints (eq. qpath_mix_form)",
-            "by definition",
-            f"largest difference {discrepancy:.1e} of the peak",
-            yes_or_no(discrepancy < 1e-6),
-        )
-    ]
+    claims = [power_mean_claim(rows)]
     for q, wanted, words in ((0.0, 2, "a mixture: two modes at"), (1.0, 1, "geometric: one mode at")):
         claims += [_modes_claim(row, wanted, words) for row in rows if row["q"] == q]
     return claims
@@ -80,7 +63,7 @@ EXPERIMENT = Experiment(
     "geometric path, which moves one normal from end to end.",
     settings={"q": [0.0, 0.5, 0.9, 1.0], "num_betas": 10, "num_points": 361},
     smoke={"num_points": 121},
-    runs=_runs,
+    runs=runs_by_q,
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -6,12 +6,8 @@ cannot cross. The geometric path is drawn behind each panel, in gray.
 
 Settings:
     q: Values of q, a panel each; q = 1 is always added.
-    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
-    num_points: Points of the grid on which each density is computed.
 
-Rows:
-    grid, betas: The points and the betas.
-    densities: A normalized density for each beta, at the points of the grid.
+`parts/densities.py` describes the other settings, and the rows.
 """
 
 from typing import Any
@@ -28,7 +24,7 @@ from .parts.densities import densities_row, quantile_width, row_where, runs_by_q
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
     """One run for each q, and one for the geometric path."""
-    return runs_by_q(settings, 1.0)
+    return runs_by_q(settings, num_seeds, 1.0)
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:

@@ -7,12 +7,8 @@ the path is nearly the moment-averaging path.
 
 Settings:
     q: Values of q between 1 and 3, two panels each.
-    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
-    num_points: Points of the grid on which each density is computed.
 
-Rows:
-    grid, betas: The points and the betas.
-    densities: A normalized density for each beta, at the points of the grid.
+`parts/densities.py` describes the other settings, and the rows.
 """
 
 from typing import Any
@@ -28,7 +24,7 @@ from .parts.densities import densities_row, quantile_width, row_where, runs_by_q
 
 def _runs(settings: Settings, num_seeds: int) -> list[Run]:
     """Both paths for each q."""
-    runs = runs_by_q(settings)
+    runs = runs_by_q(settings, num_seeds)
     return [Run({**run.settings, "path": path}, 0) for run in runs for path in ("q-path", "escort")]
 
 

@@ -4,13 +4,7 @@ Both minimize the mixed reverse Kullback-Leibler divergence to the endpoints, ov
 over the family of normals, and the mixture (q = 0) over all densities. So both have the same mean and variance at every
 beta (eq. moments_path), and yet the first has one mode and the second has two.
 
-Settings:
-    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
-    num_points: Points of the grid on which each density is computed.
-
-Rows:
-    grid, betas: The points and the betas.
-    densities: A normalized density for each beta, at the points of the grid.
+`parts/densities.py` describes the settings and the rows.
 """
 
 from typing import Any

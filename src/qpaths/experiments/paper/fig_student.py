@@ -6,12 +6,8 @@ q = 1 still has two modes, as q = 0.5 has between normals, and large q approache
 
 Settings:
     q: Values of q, a panel each.
-    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
-    num_points: Points of the grid on which each density is computed.
 
-Rows:
-    grid, betas: The points and the betas.
-    densities: A normalized density for each beta, at the points of the grid.
+`parts/densities.py` describes the other settings, and the rows.
 """
 
 from typing import Any
@@ -21,14 +17,9 @@ import numpy as np
 from ...families import StudentT
 from ...paths import QPath
 from ...plotting import plot_panels
-from ..experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..experiment import Claim, Experiment, Picture, Row, Settings
 from ..judging import yes_or_no
-from .parts.densities import densities_row, num_modes, power_mean_discrepancy, row_where, runs_by_q
-
-
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """One run for each q."""
-    return runs_by_q(settings)
+from .parts.densities import densities_row, num_modes, power_mean_claim, row_where, runs_by_q
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -68,10 +59,7 @@ def _between(density: Any, grid: Any) -> float:
 
 def _claims(rows: list[Row]) -> list[Claim]:
     """All densities are power means; then what the panels of q = 2, 1, 1.5 and 10 show."""
-    worst = max(power_mean_discrepancy(row, row["q"]) for row in rows)
-    statement = "every density is the power mean of the endpoints (eq. qpath_mix_form)"
-    text = f"largest difference {worst:.1e} of the peak"
-    claims = [Claim(statement, "by definition", text, yes_or_no(worst < 1e-6))]
+    claims = [power_mean_claim(rows)]
     if row := row_where(rows, q=2.0):
         distance = _distance_from_family(row)
         statement = "q = 2 stays in the Student-t family of one degree of freedom"
@@ -109,7 +97,7 @@ EXPERIMENT = Experiment(
     "densities. Heavy tails move everything: q = 1 here looks like q = 0.5 between normals.",
     settings={"q": [0.0, 1.0, 1.5, 2.0, 10.0], "num_betas": 10, "num_points": 481},
     smoke={"num_points": 241},
-    runs=_runs,
+    runs=runs_by_q,
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -1,7 +1,15 @@
 """Densities along a path on a grid of the line, and what can be read off them.
 
-The experiments that draw densities store them as rows: the grid, the betas, and one normalized density for each beta.
-Their claims are statements about these curves, such as the number of modes, and need no samples.
+The experiments that draw densities store them as rows. Their claims are statements about these curves, such as the
+number of modes, and need no samples.
+
+Settings of all of them:
+    num_betas: Densities to draw, at equally spaced betas from 0 to 1.
+    num_points: Points of the grid on which each density is computed.
+
+Rows:
+    grid, betas: The points and the betas.
+    densities: A normalized density for each beta, at the points of the grid.
 """
 
 from typing import Any
@@ -11,11 +19,12 @@ from scipy.integrate import cumulative_trapezoid
 
 from ....paths import AbstractPath
 from ....plotting import path_densities
-from ...experiment import Row, Run, Settings
+from ...experiment import Claim, Row, Run, Settings
+from ...judging import yes_or_no
 
 
-def runs_by_q(settings: Settings, *more: float) -> list[Run]:
-    """One run for each `q` of the settings, and for each further one. Nothing is random."""
+def runs_by_q(settings: Settings, num_seeds: int, *more: float) -> list[Run]:
+    """One run for each `q` of the settings, and for each further one. Nothing is random, so there is one seed."""
     common = {name: settings[name] for name in ("num_betas", "num_points")}
     return [Run({"q": q, **common}, 0) for q in (*settings["q"], *more)]
 
@@ -67,6 +76,13 @@ def power_mean_discrepancy(row: Row, q: float) -> float:
         scaled = mean / mean.sum() * density.sum()
         worst = max(worst, float(np.max(np.abs(scaled - density)) / density.max()))
     return worst
+
+
+def power_mean_claim(rows: list[Row]) -> Claim:
+    """Whether all densities are power means of their endpoints."""
+    worst = max(power_mean_discrepancy(row, row["q"]) for row in rows)
+    statement = "every density is the power mean of the endpoints (eq. qpath_mix_form)"
+    return Claim(statement, "by definition", f"largest difference {worst:.1e} of the peak", yes_or_no(worst < 1e-6))
 
 
 def row_where(rows: list[Row], **settings: Any) -> Row | None:
