@@ -30,6 +30,7 @@ class Source(enum.StrEnum):
     BASE = "the base"
     PILOT = "a fit to the particles of a pilot"
     ASCENTS = "ascents of the target"
+    DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"
     REFINED = "a fit to the draws of a short run"
 
 
@@ -50,6 +51,7 @@ class Refusal(enum.StrEnum):
     MANY_MODES = "nearly every ascent found a mode of its own"
     NOT_REACHED = "the pilot from there did not reach the target"
     LONGER = "the path from there is not shorter"
+    POOR_FIT = "hardly any draw from there has weight"
     LESS_MASS = "the pilot from there found less mass"
 
 
@@ -96,6 +98,7 @@ class Note(Kind):
     )
     ORDER = "q = {q:.6g}"
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
+    WEIGHTS = "draws that only get weights, without moves: they are worth {ess:.0%} of independent draws"
     CHAINS = (
         "{num} distributions with {num_leapfrog} leapfrog steps at each, {acceptance:.0%} of the moves accepted; "
         "single chains fall short of the log evidence by about {shortfall:.3f} nats"

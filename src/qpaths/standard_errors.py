@@ -58,6 +58,13 @@ def dominance(log_weights: Vector) -> Scalar:
     return xp.square(xp.log(rest) + weights[0]) + xp.square(missing)
 
 
+def tail_index(log_weights: Vector) -> float:
+    """Hill's estimate of the tail index k of weights: the moments of order 1 / k and above are infinite."""
+    xp = namespace(log_weights)
+    largest = largest_first(log_weights, math.isqrt(log_weights.size) + 1)
+    return float(_tail_index(largest, xp.sum(log_weights > -xp.inf)))
+
+
 def _tail_index(largest: Float[AnyArray, " k"], num_positive: Int[AnyArray, ""]) -> Scalar:
     """Mean excess of the largest log weights over the one below them; weights of zero do not count."""
     xp = namespace(largest)

@@ -1,7 +1,9 @@
 """Independent runs of SMC with frozen settings, and the one estimate they make together."""
 
+import dataclasses
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import numpy as np
 from jaxtyping import Float
@@ -10,8 +12,11 @@ from .._types import Point
 from ..annealing import Annealing, State, anneal
 from ..arrays import stack, to_host
 from ..cost import Cost
+from ..evaluation import AbstractEvaluator, evaluator_of
+from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..recipe import Recipe
+from ..references.reference import Reference
 from ..remarks import Verdict
 from ..results import Result, Status
 from ..standard_errors import few_replicas
@@ -19,6 +24,8 @@ from .identities import Control, Identities, identities
 from .smc import SMC
 
 NUM_ISLANDS = 8
+_NUM_SCORED = 256
+"""Draws of an island at which gradients are evaluated for checks alone, where no move needs them."""
 FEW_SURVIVE = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
 
@@ -99,24 +106,55 @@ class Islands(NamedTuple):
 
 def run_islands(recipe: Recipe, num_particles: int, *, stream: Any, num: int = NUM_ISLANDS) -> Islands:
     """`num` independent runs of SMC; fewer are the first of more."""
-    algorithm = _smc(recipe, num_particles)
+    algorithm, path = _smc(recipe, num_particles), recipe.path
+    if recipe.num_steps == 1 and isinstance(path.base, Reference):
+        path = eqx.tree_at(lambda p: p.base, path, dataclasses.replace(path.base, is_mapped=False))
+    scored = None
+    if recipe.num_steps == 1 and recipe.kernel.with_slopes:
+        scored = evaluator_of(path, stream, with_slopes=True)
     control, islands = None, []
     for one in stream.split(num):
-        annealing, state = algorithm.begin(recipe.path, key=one)
+        annealing, state = algorithm.begin(path, key=one)
         state, stats = anneal(annealing, state)
-        control = Control.of(annealing, state) if control is None else control
-        islands.append(_island(algorithm, annealing, state, stats, identities(annealing, state, control)))
+        end = state if scored is None else _scored(scored, state)
+        control = Control.of(annealing, end) if control is None else control
+        islands.append(_island(algorithm, annealing, state, stats, identities(annealing, end, control)))
     return stack(islands)
 
 
 def cost_of_islands(recipe: Recipe, num_particles: int, num: int = NUM_ISLANDS) -> Cost:
     """What a call of `run_islands` costs."""
-    return num * _smc(recipe, num_particles).count(recipe.num_steps)
+    cost = _smc(recipe, num_particles).count(recipe.num_steps)
+    if recipe.num_steps == 1 and recipe.kernel.with_slopes:
+        cost += Cost.gradients(min(num_particles, _NUM_SCORED))
+    return num * cost
 
 
 def _smc(recipe: Recipe, num_particles: int) -> SMC:
     """The run of one island. Weights take the last step, because moves there would not change the evidence."""
-    return SMC(num_particles, recipe.schedule, recipe.kernel, moves_last=False)
+    kernel = recipe.kernel if recipe.num_steps > 1 else _Still()
+    return SMC(num_particles, recipe.schedule, kernel, moves_last=False)
+
+
+class _Still(AbstractKernel[None]):
+    """The kernel of draws that only get weights: nothing is moved, and no gradient is needed."""
+
+    num_steps = 1
+    with_slopes = False
+    needs_fit = False
+    cost = Cost()
+
+    def randomness(self, rows: Any, position: Any, num: int) -> None:
+        return None
+
+    def transition(self, evaluator: Any, beta: Any, particles: Any, randomness: Any, params: None) -> Any:
+        raise NotImplementedError("nothing moves in a single step")
+
+
+def _scored(evaluator: AbstractEvaluator, state: State) -> State:
+    """The first of the draws with the target's gradient, for the checks."""
+    particles = evaluator.particles(state.particles.position[:_NUM_SCORED], with_slopes=True)
+    return state._replace(particles=particles, log_weights=state.log_weights[:_NUM_SCORED])
 
 
 def _island(algorithm: SMC, annealing: Annealing, state: State, stats: Any, means: Identities) -> Islands:

@@ -27,7 +27,7 @@ _GAIN = 0.05
 _LARGEST = 250
 """Dimensions up to which curves are looked for."""
 _NUM_ROUNDS = 12
-_MEAN_LOG_NORMAL = -0.635
+MEAN_LOG_NORMAL = -0.635
 """E log |z| of a standard normal number."""
 
 
@@ -222,7 +222,7 @@ def _fit(before: HostRows, own: Float[np.ndarray, " n"], terms: _Terms) -> _Regr
     coefficients = _least_squares(of_mean, own, np.ones(num))
     residual = own - of_mean @ coefficients
     if terms.slopes.size:
-        gamma = _least_squares(of_scale, np.log(np.abs(residual) + 1e-12) - _MEAN_LOG_NORMAL, np.ones(num))
+        gamma = _least_squares(of_scale, np.log(np.abs(residual) + 1e-12) - MEAN_LOG_NORMAL, np.ones(num))
         information = 2 * of_scale.T @ of_scale
         for _ in range(_NUM_ROUNDS):
             precision = np.exp(np.clip(-2 * of_scale @ gamma, -60.0, 60.0))

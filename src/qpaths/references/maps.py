@@ -21,7 +21,10 @@ from jaxtyping import Float, Int
 from .._modules import Module
 from .._types import AnyArray, Rows, Vector
 from ..arrays import namespace
+from .drivers import Back, Modulation
 
+_HEAVY = 4.0
+"""Degrees of freedom of drivers."""
 _CLIP = 12.0
 """Standard deviations beyond which a coordinate bends the later ones no further."""
 
@@ -42,6 +45,7 @@ class TriangularMap(Module):
     squares: Float[AnyArray, "d d"] | None
     slopes: Float[AnyArray, "d d"] | None
     inverse: Float[AnyArray, "d d"]
+    modulation: Modulation | None
     ends: tuple[int, ...] = eqx.field(static=True)
     """Where the blocks end."""
 
@@ -54,14 +58,15 @@ class TriangularMap(Module):
         log_scales: np.ndarray,
         squares: np.ndarray | None = None,
         slopes: np.ndarray | None = None,
+        modulation: Modulation | None = None,
     ) -> "TriangularMap":
         """The map with these terms; matrices of zeros count as none."""
         squares, slopes = (None if part is None or not part.any() else part for part in (squares, slopes))
-        ends = _block_ends(squares, slopes, len(center))
+        ends = _block_ends(squares, slopes, modulation, len(center))
         inverse = np.zeros_like(means)
         for start, end in _pairs(ends):
             inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
-        return TriangularMap(center, scale, order, means, log_scales, squares, slopes, inverse, ends)
+        return TriangularMap(center, scale, order, means, log_scales, squares, slopes, inverse, modulation, ends)
 
     @staticmethod
     def linear(mean: Float[np.ndarray, " d"], factor: Float[np.ndarray, "d d"]) -> "TriangularMap":
@@ -80,7 +85,7 @@ class TriangularMap(Module):
 
     @property
     def is_linear(self) -> bool:
-        return self.squares is None and self.slopes is None
+        return self.squares is None and self.slopes is None and self.modulation is None
 
     @property
     def factor(self) -> Float[AnyArray, "d d"]:
@@ -93,37 +98,37 @@ class TriangularMap(Module):
     def to_noise(self, positions: Rows) -> tuple[Rows, Vector]:
         """Noise at some points, and the log determinant of its derivative by the points."""
         v = self._standardized(positions)
-        log_scales = self._log_scales(v)
-        noise = (v - self._means(v)) * namespace(v).exp(-log_scales)
+        features = self._features(v)
+        log_scales = self._log_scales(v, features)
+        noise = (v - self._means(v, features)) * namespace(v).exp(-log_scales)
         return noise, -self._log_volume(log_scales, v)
 
     def to_points(self, noise: Rows) -> tuple[Rows, Vector]:
         """Points at some noise, and the log determinant of their derivative by the noise."""
         xp = namespace(noise)
-        parts: list[Any] = []
-        scales: list[Any] = []
+        v, scales, features = xp.zeros_like(noise), xp.zeros_like(noise), None
         for start, end in _pairs(self.ends):
-            before = xp.concatenate(parts, axis=-1) if parts else noise[:, :0]
-            own = slice(start, end)
-            log_scales = self._log_scales(before, own)
-            right = self._means(before, own) + xp.exp(log_scales) * noise[:, own]
-            parts.append(right @ self.inverse[own, own].T)
-            scales.append(xp.broadcast_to(log_scales, right.shape))
-        v = xp.concatenate(parts, axis=-1)
+            before, own = v[:, :start], slice(start, end)
+            features = self._features(before) if features is None else features
+            log_scales = self._log_scales(before, features, own)
+            right = self._means(before, features, own) + xp.exp(log_scales) * noise[:, own]
+            v, scales = _put(v, own, right @ self.inverse[own, own].T), _put(scales, own, log_scales)
         positions = self.center + self.scale * v[:, xp.argsort(self.order)]
-        return positions, self._log_volume(xp.concatenate(scales, axis=-1), v)
+        return positions, self._log_volume(scales, v)
 
     def slope_of_points(self, positions: Rows, noise: Rows, noise_slope: Rows) -> Rows:
         """Gradient by the points of `h(noise) + log |d noise / d points|`, where `noise_slope` is that of h."""
         xp = namespace(positions)
         v = self._standardized(positions)
-        pulled = noise_slope * xp.exp(-self._log_scales(v))
+        pulled = noise_slope * xp.exp(-self._log_scales(v, self._features(v)))
         slope = pulled - pulled @ self.means
         bent, inside = _bent(v), xp.abs(v) < _CLIP
         if self.squares is not None:
             slope = slope - xp.where(inside, 2 * bent * (pulled @ self.squares), 0.0)
         if self.slopes is not None:
             slope = slope - xp.where(inside, (noise_slope * noise + 1.0) @ self.slopes, 0.0)
+        if self.modulation is not None:
+            slope = slope - self._by_modulation(v, pulled, noise_slope * noise + 1.0)
         return slope[:, xp.argsort(self.order)] / self.scale
 
     def slopes_of_noise(self, positions: Rows, noise: Rows, point_slopes: list[Rows]) -> list[Rows]:
@@ -134,22 +139,36 @@ class TriangularMap(Module):
         xp = namespace(positions)
         v = self._standardized(positions)
         bent, inside = _bent(v), xp.abs(v) < _CLIP
-        scales = xp.broadcast_to(xp.exp(self._log_scales(v)), v.shape)
+        scales = xp.broadcast_to(xp.exp(self._log_scales(v, self._features(v))), v.shape)
         volume = 0.0 if self.slopes is None else xp.where(inside, xp.sum(self.slopes, axis=0), 0.0)
+        modulated = None
+        if self.modulation is not None:
+            modulated = self.modulation.back(v)
+            volume = volume + self._by_modulation(v, xp.zeros_like(v), xp.ones_like(v))
+        at = bent, inside, scales, modulated
         return [
-            self._solve_back(slope[:, self.order] * self.scale[self.order] + volume, (bent, inside, scales), noise)
+            self._solve_back(slope[:, self.order] * self.scale[self.order] + volume, at, noise)
             for slope in point_slopes
         ]
 
-    def _solve_back(self, right: Rows, at: tuple[Rows, Any, Rows], noise: Rows) -> Rows:
+    def _by_modulation(self, v: Rows, pulled: Rows, of_scales: Rows) -> Rows:
+        """`sum_j pulled_j d mean_j / d v + of_scales_j d log scale_j / d v`, as far as the modulation is concerned."""
+        modulation: Any = self.modulation
+        at, everything = modulation.back(v), slice(None)
+        slopes = modulation.to_others(at, pulled, everything, everything)
+        of_drivers = modulation.to_drivers(at, pulled, of_scales)
+        num = modulation.num_drivers
+        return namespace(v).concatenate([slopes[:, :num] + of_drivers, slopes[:, num:]], axis=-1)
+
+    def _solve_back(self, right: Rows, at: tuple[Rows, Any, Rows, Back | None], noise: Rows) -> Rows:
         xp = namespace(right)
-        bent, inside, scales = at
-        parts: list[Any] = []
+        bent, inside, scales, modulated = at
+        solved = xp.zeros_like(right)
         for start, end in reversed(list(_pairs(self.ends))):
             own, late = slice(start, end), slice(end, None)
             rest = right[:, own]
-            if parts:
-                found = xp.concatenate(parts[::-1], axis=-1)
+            if end < self.dimension:
+                found = solved[:, late]
                 pulled = found / scales[:, late]
                 rest = rest + pulled @ self.means[late, own]
                 if self.squares is not None:
@@ -158,21 +177,44 @@ class TriangularMap(Module):
                 if self.slopes is not None:
                     curved = (found * noise[:, late]) @ self.slopes[late, own]
                     rest = rest + xp.where(inside[:, own], curved, 0.0)
-            parts.append(scales[:, own] * (rest @ self.inverse[own, own]))
-        return xp.concatenate(parts[::-1], axis=-1)
+                if modulated is not None:
+                    rest = rest + self._modulated_back(modulated, pulled, found * noise[:, late], own, late)
+            solved = _put(solved, own, scales[:, own] * (rest @ self.inverse[own, own]))
+        return solved
+
+    def _modulated_back(self, at: Back, pulled: Rows, of_scales: Rows, own: slice, late: slice) -> Rows:
+        """What late coordinates add to the slopes of own ones; all drivers are one block, or the last blocks solved."""
+        modulation: Any = self.modulation
+        total = modulation.to_others(at, pulled, own, late)
+        if own.start >= modulation.num_drivers:
+            return total
+        xp = namespace(pulled)
+        none = xp.zeros_like(at.positions[:, : late.start])
+        whole = (xp.concatenate([none, part], axis=-1) for part in (pulled, of_scales))
+        return total + modulation.to_drivers(at, *whole)[:, own]
 
     def _standardized(self, positions: Rows) -> Rows:
         return ((positions - self.center) / self.scale)[:, self.order]
 
-    def _means(self, v: Any, own: slice = slice(None)) -> Any:
+    def _features(self, v: Any) -> Any:
+        """Of the drivers, where they are among the coordinates that are known."""
+        if self.modulation is None or v.shape[1] < self.modulation.num_drivers:
+            return None
+        return self.modulation.features(v)
+
+    def _means(self, v: Any, features: Any, own: slice = slice(None)) -> Any:
         """Means of some coordinates from the first ones, as many as `v` has."""
         num = v.shape[1]
         means = v @ self.means[own, :num].T
-        return means if self.squares is None else means + _bent(v) ** 2 @ self.squares[own, :num].T
+        if self.squares is not None:
+            means = means + _bent(v) ** 2 @ self.squares[own, :num].T
+        return means if features is None else means + self.modulation.means(v, features, own)  # type: ignore[union-attr]
 
-    def _log_scales(self, v: Any, own: slice = slice(None)) -> Any:
+    def _log_scales(self, v: Any, features: Any, own: slice = slice(None)) -> Any:
         log_scales = self.log_scales[own]
-        return log_scales if self.slopes is None else log_scales + _bent(v) @ self.slopes[own, : v.shape[1]].T
+        if self.slopes is not None:
+            log_scales = log_scales + _bent(v) @ self.slopes[own, : v.shape[1]].T
+        return log_scales if features is None else log_scales + features @ self.modulation.widths[own].T  # type: ignore[union-attr]
 
     def _log_volume(self, log_scales: Any, v: Rows) -> Vector:
         xp = namespace(self.scale, v)
@@ -184,21 +226,37 @@ def _bent(v: Any) -> Any:
     return namespace(v).clip(v, -_CLIP, _CLIP)
 
 
+def _put(rows: Any, own: slice, values: Any) -> Any:
+    """Rows with other values in some columns: in place with NumPy, anew with JAX."""
+    if isinstance(rows, np.ndarray):
+        rows[:, own] = values
+        return rows
+    return rows.at[:, own].set(values)
+
+
 def _pairs(ends: tuple[int, ...]) -> Iterator[tuple[int, int]]:
     return zip((0, *ends[:-1]), ends, strict=True)
 
 
-def _block_ends(squares: np.ndarray | None, slopes: np.ndarray | None, dimension: int) -> tuple[int, ...]:
+def _block_ends(
+    squares: np.ndarray | None, slopes: np.ndarray | None, modulation: Modulation | None, dimension: int
+) -> tuple[int, ...]:
     """Just after each coordinate that bends others, and at the end."""
     bends = np.zeros(dimension, bool)
     for part in (squares, slopes):
         if part is not None:
             bends |= (part != 0).any(axis=0)
+    if modulation is not None:
+        bends[modulation.num_drivers - 1] = True
+        bends[np.asarray(modulation.before)[np.asarray(modulation.turns).any(axis=-1)]] = True
     return tuple(sorted({*(np.flatnonzero(bends[:-1]) + 1).tolist(), dimension}))
 
 
 class Component(Module):
-    """Noise of a Student-t distribution through a triangular map: one part of a reference."""
+    """Noise of a Student-t distribution through a triangular map: one part of a reference.
+
+    The drivers of a modulated map have heavy noise of their own: how far they reach decides what the others can be.
+    """
 
     df: float = eqx.field(static=True)
     map: TriangularMap
@@ -210,23 +268,34 @@ class Component(Module):
 
     def log_prob_and_slope(self, positions: Rows) -> tuple[Vector, Rows]:
         """Log density and its gradient."""
-        xp = namespace(positions)
-        dimension = self.map.dimension
         noise, log_volume = self.map.to_noise(positions)
-        squared = xp.sum(noise**2, axis=-1)
-        constant = (
-            math.lgamma(0.5 * (self.df + dimension))
-            - math.lgamma(0.5 * self.df)
-            - 0.5 * dimension * math.log(math.pi * self.df)
-        )
-        log_prob = constant - 0.5 * (self.df + dimension) * xp.log1p(squared / self.df) + log_volume
-        noise_slope = -((self.df + dimension) / (self.df + squared))[..., None] * noise
+        found = [_student(df, noise[:, own]) for df, own in self._parts]
+        log_prob = sum((value for value, _ in found), log_volume)
+        noise_slope = namespace(noise).concatenate([slope for _, slope in found], axis=-1)
         slope = self.map.slope_of_points(positions, noise, noise_slope)
         return log_prob.astype(positions.dtype), slope.astype(positions.dtype)
 
     def draw(self, stream: Any, num: int) -> Rows:
         """`num` rows."""
-        normals, gammas = stream.split(2)
+        normals, *gammas = stream.split(1 + len(self._parts))
         noise = normals.normal((num, self.map.dimension))
-        mixing = gammas.gamma(0.5 * self.df, (num, 1)) / (0.5 * self.df)
-        return self.map.to_points(noise / mixing**0.5)[0]
+        mixing = [own.gamma(0.5 * df, (num, 1)) / (0.5 * df) for (df, _), own in zip(self._parts, gammas, strict=True)]
+        parts = [noise[:, own] / mixed**0.5 for (_, own), mixed in zip(self._parts, mixing, strict=True)]
+        return self.map.to_points(namespace(noise).concatenate(parts, axis=-1))[0]
+
+    @property
+    def _parts(self) -> list[tuple[float, slice]]:
+        """Degrees of freedom of groups of coordinates of the noise."""
+        if self.map.modulation is None:
+            return [(self.df, slice(None))]
+        num = self.map.modulation.num_drivers
+        return [(_HEAVY, slice(0, num)), (self.df, slice(num, None))]
+
+
+def _student(df: float, noise: Rows) -> tuple[Vector, Rows]:
+    """Log density of standard Student-t noise, and its gradient."""
+    xp, dimension = namespace(noise), noise.shape[1]
+    squared = xp.sum(noise**2, axis=-1)
+    constant = math.lgamma(0.5 * (df + dimension)) - math.lgamma(0.5 * df) - 0.5 * dimension * math.log(math.pi * df)
+    log_prob = constant - 0.5 * (df + dimension) * xp.log1p(squared / df)
+    return log_prob, -((df + dimension) / (df + squared))[..., None] * noise

@@ -15,12 +15,14 @@ from .._types import Rows
 from ..cost import Cost
 from ..evaluation import evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
+from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.coordinates import MappedEvaluator
 from ..references.curves import fit_map
 from ..references.fitting import Fit, fit_in_noise
 from ..references.maps import Component
+from ..references.modulated import Design, conditional_design
 from ..references.reference import Reference, share_outside
 from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule
@@ -52,6 +54,12 @@ _NUM_PROBED, _NUM_CLIMBED = 512, 16
 """Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
+_DRIVER_SHARE = 0.2
+"""The same for optima at given values of drivers."""
+_NUM_WEIGHTED, _WEIGHTED_ROUNDS = 2048, 4
+"""Draws that get weights, and rounds in which a fit is improved by them."""
+_POOREST, _GOOD = 0.2, 0.5
+"""Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
 
 
 _Found = tuple[AbstractPath[Any], Pilot]
@@ -79,6 +87,7 @@ class _Search:
         self.spent = Cost()
         self.attempts: list[Attempt] = []
         self.check: Check | None = None
+        self.settled = False
         self.num_pilots = 0
 
     @property
@@ -89,7 +98,9 @@ class _Search:
         found = self._by_ascents()
         if found is None:
             found = self._by_pilot()
-        path, pilot = self._refined(*found)
+        path, pilot = self._by_drivers(*found)
+        if not self.settled:
+            path, pilot = self._refined(path, pilot)
         return Choice(path, pilot, tuple(self.attempts), self.check, self.spent)
 
     def _by_ascents(self) -> _Found | None:
@@ -171,6 +182,42 @@ class _Search:
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
 
+    def _by_drivers(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
+        """The path from a distribution that a few coordinates drive, where ascents failed and it is shorter."""
+        if isinstance(path.base, Reference) or not self.kernel.with_slopes or not self._is_worth_it(path, pilot):
+            return path, pilot
+        most = int(_DRIVER_SHARE * self.max_cost / 2)
+        draws, scores = pilot.draws
+        design, num = conditional_design(self.evaluator, draws, scores, most, self.stream.fold(102))
+        self._spend_gradients(num)
+        if design is None:
+            return path, pilot
+        component, ess = self._weighted(design)
+        if ess < _POOREST:
+            self.attempts.append(Attempt(Source.DRIVERS, Refusal.POOR_FIT))
+            return path, pilot
+        found = self._try(Source.DRIVERS, (component,), np.ones(1), pilot)
+        if found is None:
+            return path, pilot
+        self.settled = True
+        return found
+
+    def _weighted(self, design: Design) -> tuple[Component, float]:
+        """The best fit to a design and to draws from earlier fits, and the effective share of draws from it."""
+        best, best_ess, component = None, 0.0, design.fit()
+        for number in range(_WEIGHTED_ROUNDS):
+            rows = component.draw(self.stream.fold(103 + number), _NUM_WEIGHTED)
+            log_weights = self.evaluator.values(rows).log_target - component.log_prob_and_slope(rows)[0]
+            self._spend_values(len(rows))
+            log_weights = np.nan_to_num(log_weights, nan=-np.inf)
+            ess = float(np.exp(log_ess(log_weights))) / len(rows)
+            if best is None or ess > best_ess:
+                best, best_ess = component, ess
+            if ess > _GOOD or ess < _POOREST / 10:
+                break
+            component = design.and_draws(rows, log_weights).fit()
+        return best, best_ess
+
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
         for _ in range(_ROUNDS):
@@ -225,7 +272,8 @@ class _Search:
             self.attempts.append(Attempt(source, Refusal.HARD_BOUND, **facts))  # type: ignore[arg-type]
             return None
         path = from_base(self.path, reference)
-        pilot = self._pilot(path, self._num_particles(before), self.left)
+        num = self.num_particles if source is Source.DRIVERS else self._num_particles(before)
+        pilot = self._pilot(path, num, self.left)
         refusal = _neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
         if not pilot.reached:
             refusal = Refusal.NOT_REACHED

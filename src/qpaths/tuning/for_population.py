@@ -7,13 +7,14 @@ import numpy as np
 
 from ..arrays import RandomKey
 from ..cost import Cost
-from ..evaluation import stream_for
+from ..evaluation import evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel
+from ..numerics import log_ess
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
-from ..references.reference import Reference
 from ..remarks import Finding, Note, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
+from ..standard_errors import tail_index
 from .candidates import choose_start
 from .compare import DELTAS, compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
@@ -22,8 +23,12 @@ PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
-_ONE_STEP = 0.8
-"""Length of a path below which weights alone, an effective sample size of a half, are better than moves."""
+_MOST_WEIGHTED = 2.0
+"""Length of a path below which weights alone may be better than moves."""
+_PROBED, _PROBED_SHARE = (512, 4096), 0.2
+"""Draws that tell whether they are: the fewest and the most, and their share of what is left for pilots."""
+_HEAVIEST = 0.6
+"""Tail index of the weights above which they are not trusted alone."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _SEEDS, _FEWEST = 2, 32
@@ -85,17 +90,34 @@ def tune_population(
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        num_steps = math.ceil(pilot.barrier / _STEP_LENGTH)
-        if pilot.barrier < _ONE_STEP:
-            num_steps = 2 if _is_curved(path.base) else 1
+        num_steps = max(2, math.ceil(pilot.barrier / _STEP_LENGTH))
+        if pilot.barrier < _MOST_WEIGHTED:
+            ess, cost = _weights_alone(path, kernel, streams[1], allowance.left)
+            allowance.spend(cost)
+            if _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
+                num_steps = 1
+                notes.append(Note.WEIGHTS(ess=ess))
         betas = respace(betas, pilot.lengths, 1 + num_steps)
-    notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
+    if betas.size > 2:
+        notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
 
 
-def _is_curved(base: Any) -> bool:
-    """Whether it is a curved reference, whose weights may have heavy tails: moves must then help."""
-    return isinstance(base, Reference) and not base.components[0].map.is_linear
+def _weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, left: int) -> tuple[float, Cost]:
+    """Effective share of draws from the base that only get weights, and what it cost; 0 where the tail is too heavy."""
+    num = int(np.clip(_PROBED_SHARE * left, *_PROBED))
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    values = evaluator.values(evaluator.draw(stream, num))
+    log_weights = np.asarray(evaluator.log_ratio(0.0, 1.0, values) if path.is_pointwise else -np.inf)
+    if not np.isfinite(log_weights).any() or tail_index(log_weights) > _HEAVIEST:
+        return 0.0, Cost.values(num)
+    return float(np.exp(log_ess(log_weights))) / num, Cost.values(num)
+
+
+def _moves_error(barrier: float, num_steps: int, kernel: AbstractKernel[Any]) -> float:
+    """Relative variance of an estimate with moves, times its cost: that of steps of equal length and perfect moves."""
+    variance = num_steps * math.expm1((barrier / num_steps) ** 2)
+    return variance * (kernel.start_cost(1) + (num_steps - 1) * kernel.num_steps * kernel.cost).total
 
 
 def _with_best_q(

@@ -8,6 +8,7 @@ from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
+from ..references.drivers import Modulation
 from ..references.maps import Component, TriangularMap
 from ..references.reference import Reference
 from ..remarks import Remark
@@ -16,6 +17,7 @@ from .candidates import from_base
 from .compare import with_delta
 
 _TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes")
+_MODULATION = ("knots", "shifts", "widths", "before", "turns")
 
 
 def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -63,11 +65,20 @@ def _reference_notes(reference: Reference) -> dict[str, Any]:
 
 
 def _reference_arrays(reference: Reference) -> dict[str, Any]:
-    maps = [{name: getattr(component.map, name) for name in _TERMS} for component in reference.components]
-    return {"shares": reference.shares, "maps": maps}
+    return {"shares": reference.shares, "maps": [_map_arrays(component.map) for component in reference.components]}
+
+
+def _map_arrays(fitted: TriangularMap) -> dict[str, Any]:
+    modulation = fitted.modulation
+    terms = None if modulation is None else {name: getattr(modulation, name) for name in _MODULATION}
+    return {**{name: getattr(fitted, name) for name in _TERMS}, "modulation": terms}
 
 
 def _reference(notes: dict[str, Any], arrays: dict[str, Any], base: Any, layout: Layout) -> Reference:
-    maps = [TriangularMap.of(**terms) for terms in arrays["maps"]]
+    maps = [_map(**terms) for terms in arrays["maps"]]
     components = tuple(Component(df, one) for df, one in zip(notes["dfs"], maps, strict=True))
     return Reference(components, arrays["shares"], base, notes["share"], layout, notes["is_mapped"])
+
+
+def _map(modulation: dict[str, Any] | None, **terms: Any) -> TriangularMap:
+    return TriangularMap.of(**terms, modulation=None if modulation is None else Modulation(**modulation))
