@@ -23,45 +23,73 @@ _KNOTS, _NUM_BEFORE = (6, 4), 2
 _LIGHTEST = 30.0
 _RIDGE = 1e-6
 _NUM_ROUNDS = 10
-_DESIGN, _DESIGN_ROUNDS = 16, 4
+_DESIGN, _DESIGN_ROUNDS = 20, 6
 """Values of the drivers in each round, for each of them; and rounds."""
+_EXPLORING, _LONGEST, _JITTER = 0.2, 2.5, 0.3
+"""Power of the mass by which values far out are chosen, how far beyond them the search goes, and noise added to it."""
+_CROWDED = 0.3
+"""Distance, in standard deviations of the values, at which others are nearby."""
+_FLAT = 0.5
+"""Power of the mass by which draws are weighted in a fit."""
+_NUM_FITS, _BOOST = 4, 1.0
+"""Fits, and by how many nats the weight of draws that are far above the fit may grow from one to the next."""
+_MISSED, _MOST_MISSED = 3.0, 1e-3
+"""Nats above a fit at which the target is missed there, and the mass that may be missed."""
 _FEWEST_ROUNDS, _EXPECTED_NEWTON = 2, 2.5
 """Rounds that must be affordable, and Newton steps that they are expected to take."""
-_MAX_NEWTON, _SETTLED = 8, 1e-2
-"""Newton steps, and the gain in nats below which there is no other."""
-_INFLATED = 1.5
-"""Of the variance of the drivers, from round to round."""
+_MAX_NEWTON, _SETTLED, _EXACT = 8, 1e-2, 1e-3
+"""Newton steps, the gain in nats below which there is no other, and the share of the gain before below which a step was
+exact."""
 _FEWEST = 6
 """Effective number of values for each driver, below which weights are flattened."""
 _DEEPEST = 9.0
 """Nats below the largest mass at which values of the drivers do not matter."""
-_NUM_DRAWS = 8000
-_OLD = 0.25
-"""Weight of such draws once there are draws of the target, which a refinement is fitted to."""
+_NUM_DRAWS = 6000
 _NUM_CAPPED = 20
 """Largest weights that are made equal."""
 _DF = 4.0
 
 
 class Design(NamedTuple):
-    """Draws of all coordinates, with weights, to which a map with these drivers is fitted."""
+    """Draws of all coordinates, to which a map with these drivers is fitted.
+
+    `log_target` is the log density of the target at the draws, by the normal approximation to the rest; NaN where that
+    is not known. `mass` are the shares of the target that draws stand for, as far as they stand for any.
+    """
 
     drivers: tuple[int, ...]
     rows: HostRows
     weights: Float[np.ndarray, " n"]
+    log_target: Float[np.ndarray, " n"]
+    mass: Float[np.ndarray, " n"]
 
     def and_draws(self, rows: HostRows, log_weights: Any) -> "Design":
-        """These draws and some weighted ones, which count for more; no single one counts for too much."""
+        """These draws and some weighted ones, which count for as much; no single one counts for too much."""
         log_weights = np.minimum(log_weights, np.sort(log_weights)[-_NUM_CAPPED])
         weights = np.exp(log_weights - np.max(log_weights))
-        share = _OLD * np.sum(weights) / np.sum(self.weights)
-        weights = np.concatenate([share * self.weights, weights])
-        return Design(self.drivers, np.concatenate([self.rows, rows]), weights)
+        weights *= np.sum(self.weights) / np.sum(weights)
+        new = rows, weights, np.full(len(rows), np.nan), np.zeros(len(rows))
+        return Design(self.drivers, *(np.concatenate(parts) for parts in zip(self[1:], new, strict=True)))
 
     def fit(self) -> Component:
-        """Student-t noise through a map that is modulated by the drivers."""
+        """Student-t noise through a map that is modulated by the drivers.
+
+        Where the target is far above the fit, draws from it would have huge weights or, more likely, never appear. The
+        fit is repeated with more weight on such places, until they have hardly any mass.
+        """
+        weights, best, least = self.weights, None, np.inf
         with one_thread(), quiet():
-            return Component(_LIGHTEST, _fit_map(self))
+            for _ in range(_NUM_FITS):
+                fitted = Component(_LIGHTEST, _fit_map(self._replace(weights=weights)))
+                excess = self.log_target - fitted.log_prob_and_slope(self.rows)[0]
+                excess = np.nan_to_num(excess - _median(excess, self.mass))
+                missed = float(np.sum(self.mass[excess > _MISSED]) / np.sum(self.mass))
+                if missed < least:
+                    best, least = fitted, missed
+                if missed < _MOST_MISSED:
+                    break
+                weights = weights * np.exp(np.clip(excess, 0.0, _BOOST))
+        return best
 
 
 def _fit_map(design: Design) -> TriangularMap:
@@ -148,8 +176,17 @@ class _Optima(NamedTuple):
     rest: HostRows
     factors: Float[np.ndarray, "n r r"]
     log_mass: Float[np.ndarray, " n"]
-    log_density: Float[np.ndarray, " n"]
-    """With which the values were drawn."""
+
+    def joined(self, other: "_Optima") -> "_Optima":
+        return _Optima(*(np.concatenate(parts) for parts in zip(self, other, strict=True)))
+
+    def weights(self, power: float) -> Float[np.ndarray, " n"]:
+        """The mass to a power, over the number of other values nearby."""
+        factor = _moments(self.values, None)[1]
+        white = np.linalg.solve(factor, self.values.T).T / _CROWDED
+        apart = np.sum((white[:, None] - white) ** 2, axis=-1)
+        weights = np.exp(power * (self.log_mass - self.log_mass.max())) / np.sum(np.exp(-0.5 * apart), axis=1)
+        return weights / weights.max()
 
 
 class _Search:
@@ -170,43 +207,43 @@ class _Search:
 
     def run(self, drivers: tuple[int, ...], stream: Any) -> Design | None:
         self._choose(drivers)
-        mean, covariance = np.mean(self.values, axis=0), 4 * np.atleast_2d(np.cov(self.values.T))
-        found: list[_Optima] = []
-        for number in range(_DESIGN_ROUNDS):
-            values, log_density = _drivers_drawn(stream.fold(number), mean, covariance)
-            found.append(self._optima(values, log_density))
-            optima = _Optima(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
-            if len(optima.values) < _FEWEST * len(mean):
+        mean, factor = _moments(self.values, None)
+        optima = self._optima(mean + 2 * _heavy(stream.fold(0), len(drivers)) @ factor.T)
+        for number in range(1, _DESIGN_ROUNDS):
+            if len(optima.values) < _FEWEST * len(drivers):
                 return None
-            weights = _flattened(optima.log_mass - optima.log_density, _FEWEST * len(mean))
-            mean = weights @ optima.values
-            away = optima.values - mean
-            covariance = _INFLATED * (away * weights[:, None]).T @ away
-            used = (number + 2) / (number + 1) * self.num_gradients
-            if used > self.max_gradients or not np.linalg.eigvalsh(covariance).min() > 0:
+            if self.num_gradients * (number + 1) / number > self.max_gradients:
                 break
+            optima = optima.joined(self._optima(_stretched(optima, stream.fold(number))))
         return self._design(optima, stream.fold(_DESIGN_ROUNDS))
 
     def _design(self, optima: _Optima, stream: Any) -> Design | None:
-        """Draws from the normals of all optima that matter, with the root of the weights that they deserve.
+        """Draws from the normals of all optima that matter.
 
-        The root, because a fit that is good far out is worth more than one that is best in the middle.
+        Weights are flat, because a fit that is good far out is worth more than one that is best in the middle.
         """
+        width = optima.rest.shape[1]
         near = optima.log_mass > optima.log_mass.max() - _DEEPEST
         optima = _Optima(*(part[near] for part in optima))
         if len(optima.values) < _FEWEST * len(self.drivers):
             return None
-        log_weights = 0.5 * (optima.log_mass - optima.log_density)
-        weights = np.maximum(np.exp(log_weights - log_weights.max()), 0.02)
+        weights = optima.weights(_FLAT)
         repeats = -(-_NUM_DRAWS // len(weights))
         noise = stream.normal((repeats, *optima.rest.shape))
         rows = np.empty((repeats, len(weights), len(self.drivers) + len(self.others)))
         rows[:, :, self.drivers] = optima.values
         rows[:, :, self.others] = optima.rest + np.einsum("nij,rnj->rni", optima.factors, noise)
-        whole = rows.reshape(-1, rows.shape[-1])
-        return Design(tuple(self.drivers.tolist()), whole, np.tile(weights, repeats))
+        volume = np.linalg.slogdet(optima.factors)[1]
+        log_target = optima.log_mass - volume - 0.5 * (np.sum(noise**2, axis=2) + width * np.log(2 * np.pi))
+        return Design(
+            tuple(self.drivers.tolist()),
+            rows.reshape(-1, rows.shape[-1]),
+            np.tile(weights, repeats),
+            log_target.ravel(),
+            np.tile(optima.weights(1.0), repeats),
+        )
 
-    def _optima(self, values: HostRows, log_density: Any) -> _Optima:
+    def _optima(self, values: HostRows) -> _Optima:
         """Newton's method for the rest at all values at once, from what a linear regression on the drivers expects."""
         mean = np.mean(self.values, axis=0)
         slope = np.linalg.lstsq(self.values - mean, self.rest - np.mean(self.rest, axis=0), rcond=None)[0]
@@ -227,13 +264,14 @@ class _Search:
             step = np.einsum("nij,nkj,nk->ni", vectors / sizes[:, None], vectors, gradient[at])
             gain = 0.5 * np.sum(step * gradient[at], axis=1)
             self._advance(values, rest, height, gradient, at, step)
-            done = gain < _SETTLED
-            good[at[done & (eigenvalues.min(axis=1) > 0)]] = True
+            left = 0.5 * np.sum(np.einsum("nji,nj->ni", vectors, gradient[at]) ** 2 / sizes, axis=1)
+            # Where a step led to the top as the parabola said, the curvature has not changed on the way.
+            done = (gain < _SETTLED) | (left < np.minimum(_SETTLED, _EXACT * gain))
+            good[at[done & (eigenvalues.min(axis=1) > 1e-12 * eigenvalues.max(axis=1))]] = True
             going[at[done]] = False
-        factor = np.linalg.inv(np.linalg.cholesky(precision[good]))
-        log_mass = height[good] + 0.5 * rest.shape[1] * np.log(2 * np.pi)
-        log_mass += np.sum(np.log(np.diagonal(factor, axis1=1, axis2=2)), axis=1)
-        return _Optima(values[good], rest[good], np.swapaxes(factor, 1, 2), log_mass, log_density[good])
+        eigenvalues, vectors = np.linalg.eigh(precision[good])
+        log_mass = height[good] + 0.5 * np.sum(np.log(2 * np.pi / eigenvalues), axis=1)
+        return _Optima(values[good], rest[good], vectors / np.sqrt(eigenvalues)[:, None], log_mass)
 
     def _advance(self, values: Any, rest: Any, height: Any, gradient: Any, at: Any, step: Any) -> None:
         """Take the steps in place, a quarter of each where the density falls, a few times."""
@@ -268,22 +306,45 @@ class _Search:
         return np.array(found.features.log_target, float), np.array(found.slopes.target, float)[:, self.others]
 
 
-def _drivers_drawn(stream: Any, mean: Any, covariance: Any) -> tuple[HostRows, Any]:
-    """Heavy-tailed draws, and their log density up to a constant."""
+def _moments(values: HostRows, weights: Any) -> tuple[Any, Any]:
+    """Weighted mean, and a root of the covariance."""
+    covariance = np.atleast_2d(np.cov(values.T, aweights=weights))
+    ridge = 1e-9 * np.trace(covariance) * np.eye(len(covariance))
+    return np.average(values, axis=0, weights=weights), np.linalg.cholesky(covariance + ridge)
+
+
+def _heavy(stream: Any, num_drivers: int) -> HostRows:
+    """Heavy-tailed noise."""
     normals, gammas = stream.split(2)
-    num = _DESIGN * len(mean)
-    factor = np.linalg.cholesky(covariance)
-    noise = normals.normal((num, len(mean))) / (gammas.gamma(0.5 * _DF, (num, 1)) / (0.5 * _DF)) ** 0.5
-    log_density = -0.5 * (_DF + len(mean)) * np.log1p(np.sum(noise**2, axis=1) / _DF)
-    return mean + noise @ factor.T, log_density - np.sum(np.log(np.diag(factor)))
+    num = _DESIGN * num_drivers
+    return normals.normal((num, num_drivers)) / (gammas.gamma(0.5 * _DF, (num, 1)) / (0.5 * _DF)) ** 0.5
 
 
-def _flattened(log_weights: Any, fewest: float) -> Any:
-    """Weights, to a power at which they are worth enough."""
-    power = 1.0
-    while True:
-        weights = np.exp(power * (log_weights - log_weights.max()))
-        weights = weights / weights.sum()
-        if 1 / np.sum(weights**2) >= min(fewest, 0.5 * len(weights)):
-            return weights
-        power *= 0.7
+def _stretched(optima: _Optima, stream: Any) -> HostRows:
+    """New values on lines through two old ones, beyond the one that has few others nearby.
+
+    So the search follows ridges, and reaches the end of a long one in a few rounds (the moves of Goodman and Weare,
+    2010).
+    """
+    first, second, lengths, jitter = stream.split(4)
+    num_drivers = optima.values.shape[1]
+    num = _DESIGN * num_drivers
+    far, near = (
+        optima.values[_chosen(optima.weights(power), one.uniform((num,)))]
+        for power, one in ((_EXPLORING, first), (1.0, second))
+    )
+    factor = _moments(optima.values, optima.weights(_FLAT))[1]
+    noise = _JITTER * jitter.normal((num, num_drivers)) @ factor.T
+    return near + lengths.uniform((num, 1)) * _LONGEST * (far - near) + noise
+
+
+def _chosen(weights: Any, uniform: Any) -> Any:
+    cumulative = np.cumsum(weights)
+    return np.minimum(np.searchsorted(cumulative, uniform * cumulative[-1]), len(weights) - 1)
+
+
+def _median(values: Any, weights: Any) -> Any:
+    known = np.isfinite(values)
+    order = np.argsort(values[known])
+    cumulative = np.cumsum(weights[known][order])
+    return values[known][order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]

@@ -54,11 +54,11 @@ _NUM_PROBED, _NUM_CLIMBED = 512, 16
 """Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
-_DRIVER_SHARE = 0.2
+_DRIVER_SHARE = 0.3
 """The same for optima at given values of drivers."""
 _NUM_WEIGHTED, _WEIGHTED_ROUNDS = 2048, 4
 """Draws that get weights, and rounds in which a fit is improved by them."""
-_POOREST, _GOOD = 0.2, 0.5
+_POOREST, _GOOD = 0.2, 0.3
 """Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
 
 
