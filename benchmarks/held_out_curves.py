@@ -64,10 +64,14 @@ def ordinal():
     return log_prior, log_likelihood, sample_prior
 
 
+def two_groups_data():
+    rng = np.random.default_rng(612)
+    return np.where(rng.uniform(size=50) < 0.35, -1.5, 1.2) + 0.6 * rng.standard_normal(50)
+
+
 def two_groups():
     """A mixture of two normal distributions with one scale; the prior does not tell the two apart."""
-    rng = np.random.default_rng(612)
-    data = np.where(rng.uniform(size=50) < 0.35, -1.5, 1.2) + 0.6 * rng.standard_normal(50)
+    data = two_groups_data()
 
     def log_prior(x):
         of_means = norm.logpdf(x["first"], 0.0, 3.0) + norm.logpdf(x["second"], 0.0, 3.0)
@@ -86,6 +90,25 @@ def two_groups():
         return means | {"logit_share": jax.random.logistic(keys[1]), "log_scale": log_scale}
 
     return log_prior, log_likelihood, sample_prior
+
+
+def two_groups_truth(finer=1.0):
+    """A grid of all four parameters; the densities of the data are multiplied in groups of ten, which saves logs."""
+    axes = [(*ends, 1 + round(finer * num)) for *ends, num in ((-12, 12, 150), (-12, 12, 80), (-2, 2.5, 40))]
+    means, logits, log_scales = (np.linspace(*axis) for axis in axes)
+    of_means = norm.logpdf(means, 0.0, 3.0)
+
+    @jax.jit
+    def log_sum(log_scale, logit):
+        densities = norm.pdf(two_groups_data()[:, None], means, jnp.exp(log_scale))
+        share = jax.nn.sigmoid(logit)
+        mixed = share * densities[:, :, None] + (1 - share) * densities[:, None]
+        log_joint = jnp.sum(jnp.log(jnp.prod(mixed.reshape(5, 10, len(means), -1), axis=1)), axis=0)
+        log_prior = of_means[:, None] + of_means + uniform(logit) + half_normal(log_scale, 2.0)
+        return jax.nn.logsumexp(log_joint + log_prior)
+
+    log_sums = np.array([[log_sum(log_scale, logit) for logit in logits] for log_scale in log_scales])
+    return log_integral(log_sums, *spacings(axes[0], *axes))
 
 
 def robust():

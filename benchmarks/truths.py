@@ -24,18 +24,20 @@ import posteriors  # noqa: E402
 from estimators import bridge_sampling, importance_sampling  # noqa: E402
 from jax.scipy.special import gammaln  # noqa: E402
 from jax.scipy.stats import norm  # noqa: E402
-from problems import log_integral  # noqa: E402
+from problems import dimension_of, log_integral  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
 
 import qpaths as qp  # noqa: E402
 import qpaths.experiments.paper.parts  # noqa: E402
 from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
 
+BRIDGES = {"sonar": {"num_stages": 6, "num_moves": 150, "num_replicates": 8}, "ionosphere": {"num_replicates": 12}}
+"""Settings of bridge sampling for the posteriors that are farthest from normal."""
+
 
 def regression(name):
     problem = PROBLEMS[name]()
-    dimension = jax.eval_shape(problem.base.sample, jax.random.key(0)).size
-    return bridge_sampling(problem.target.log_prob, dimension)
+    return bridge_sampling(problem.target.log_prob, dimension_of(problem), **BRIDGES.get(name, {}))
 
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(30)
