@@ -117,7 +117,8 @@ def seeds(from_prior=False):
     def log_prior(x):
         log_tau, coefficients, effects = x[0], x[1:5], x[5:]
         of_tau = 0.01 * log_tau - 0.01 * jnp.exp(log_tau) + 0.01 * jnp.log(0.01) - gammaln(0.01)
-        of_effects = jnp.sum(norm.logpdf(effects, scale=jnp.exp(-0.5 * log_tau)))
+        # Scaled first: the prior draws effects of 1e200, whose squares overflow.
+        of_effects = jnp.sum(norm.logpdf(effects * jnp.exp(0.5 * log_tau)) + 0.5 * log_tau)
         return of_tau + jnp.sum(norm.logpdf(coefficients, scale=10.0)) + of_effects
 
     def sample(key):
