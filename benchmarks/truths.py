@@ -31,7 +31,7 @@ import qpaths as qp  # noqa: E402
 import qpaths.experiments.paper.parts  # noqa: E402
 from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
 
-BRIDGES = {"sonar": {"num_stages": 6, "num_moves": 150, "num_replicates": 8}, "ionosphere": {"num_replicates": 12}}
+BRIDGES = {"sonar": {"num_stages": 6, "num_moves": 150, "num_replicates": 6}, "ionosphere": {"num_replicates": 12}}
 """Settings of bridge sampling for the posteriors that are farthest from normal."""
 
 
