@@ -7,18 +7,14 @@ and pilots included, a gradient counted as two. `wanted` is the median absolute 
 """
 
 import argparse
-import time
-import warnings
 
 import jax
 import numpy as np
 
 jax.config.update("jax_enable_x64", True)
-warnings.simplefilter("ignore")
 
+from runner import Summary, commit, run, show  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
-
-import qpaths as qp  # noqa: E402
 
 COLUMNS = (
     "target",
@@ -37,41 +33,33 @@ COLUMNS = (
 )
 
 
-def show(*cells):
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
-
-
-def run(name, num_seeds, budget, verdicts):
-    problem = PROBLEMS[name]()
-    budget = budget or problem.budget
-    rows, chosen, levels = [], {}, {}
+def measure(name, num_seeds, budget, verdicts):
+    problem, made_by = PROBLEMS[name](), commit()
+    rows = []
     for seed in range(num_seeds):
-        start = time.process_time()
-        result = qp.evidence(problem.base, problem.target, key=jax.random.key(seed), budget=budget)
-        seconds = time.process_time() - start
-        error, bar = float(result.log_evidence) - problem.truth, float(result.log_evidence_se)
-        pilots = result.verdict.stopped.pilots
-        rows.append((error, bar, np.hypot(bar, problem.truth_se), result.num_evaluations.total, pilots, seconds))
-        source = str(getattr(result.verdict.chosen[0], "source", "the base"))
-        chosen[source] = chosen.get(source, 0) + 1
-        levels[result.verdict.level] = levels.get(result.verdict.level, 0) + 1
-        if verdicts:
-            print(f"{name}, seed {seed}: {error:+.4f} +- {bar:.4f}\n{result.verdict}\n", flush=True)
-    errors, bars, whole, costs, pilots, seconds = np.array(rows).T
+        row = run(name, problem, seed, budget or problem.budget, made_by)
+        rows.append(row)
+        if verdicts and "raised" not in row:
+            error = row["log_evidence"] - row["truth"]
+            print(f"{name}, seed {seed}: {error:+.4f} +- {row['se']:.4f}\n{row['text']}\n", flush=True)
+        elif "raised" in row:
+            print(f"{name}, seed {seed}: {row['raised']}\n", flush=True)
+    summary = Summary(rows)
+    errors = np.abs(summary.errors) if summary.answers else np.array([np.nan])
     show(
         name,
         num_seeds,
         problem.wanted,
-        f"{np.median(np.abs(errors)):.4f}",
-        f"{np.abs(errors).max():.4f}",
-        f"{np.median(bars):.4f}",
-        f"{np.mean(np.abs(errors) <= 2 * whole):.0%}",
-        f"{np.max(np.abs(errors) / whole):.1f}",
-        f"{np.median(costs):,.0f}",
-        f"{np.median(pilots):,.0f}",
-        f"{np.median(seconds):.1f}",
-        ", ".join(f"{source} ({num})" for source, num in chosen.items()),
-        ", ".join(f"{level} ({num})" for level, num in levels.items()),
+        f"{np.median(errors):.4f}",
+        f"{errors.max():.4f}",
+        f"{summary.median('se'):.4f}",
+        f"{summary.num_covered / num_seeds:.0%}",
+        f"{summary.ratios.max(initial=0.0):.1f}",
+        f"{summary.median('evaluations'):,.0f}",
+        f"{summary.median('pilots'):,.0f}",
+        f"{summary.median('cpu_seconds'):.1f}",
+        summary.count("source"),
+        summary.count("verdict"),
     )
 
 
@@ -85,7 +73,7 @@ def main():
     show(*COLUMNS)
     show(*("---" for _ in COLUMNS))
     for name in arguments.names or PROBLEMS:
-        run(name, arguments.seeds, arguments.budget, arguments.verdicts)
+        measure(name, arguments.seeds, arguments.budget, arguments.verdicts)
 
 
 if __name__ == "__main__":
