@@ -1,9 +1,10 @@
-"""Momenta that are kept: exact on positions and momenta together, in every algorithm and in both directions."""
+"""Momenta that are kept and step sizes that spread: exact, in every algorithm and in both directions."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import Population
@@ -57,6 +58,16 @@ def _is_mean(values, mean):
 
 
 SHORT = qp.HMC(1, 2, step_size=0.55, preconditioner="none", persistence=0.7)
+
+
+def test_a_spread_of_step_sizes_is_exact(key):
+    kernel = qp.HMC(2, 3, step_size=0.3, preconditioner="none", spread=5.0)
+    check_kernel(kernel, key=key)
+    assert all(_is_mean(np.exp(log_weights), 1.0) for log_weights in _bounds(kernel, key))
+    plain = qp.HMC(jitter=0.0, spread=5.0).randomness(stream_of(key, host=True).rows(4000), np.zeros((4000, 2)), 1)[1]
+    assert stats.kstest(np.log(plain[0]) / np.log(5.0), stats.uniform(-1, 2).cdf).pvalue > 1e-6
+    with pytest.raises(ValueError, match=r"`spread` must be at least 1, got 0\.5"):
+        qp.HMC(spread=0.5)
 
 
 @pytest.mark.parametrize("traced", [False, True])
