@@ -98,7 +98,7 @@ class Note(Kind):
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
     CHAINS = (
         "{num} distributions with {num_leapfrog} leapfrog steps at each, momenta kept by {persistence:.0%}, "
-        "{acceptance:.0%} of the moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
+        "{acceptance:.0%} of moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
     )
     NO_GRADIENT = (
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
