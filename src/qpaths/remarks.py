@@ -100,8 +100,8 @@ class Note(Kind):
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
     WEIGHTS = "draws that only get weights, without moves: they are worth {ess:.0%} of independent draws"
     CHAINS = (
-        "{num} distributions with {num_leapfrog} leapfrog steps at each, {acceptance:.0%} of the moves accepted; "
-        "single chains fall short of the log evidence by about {shortfall:.3f} nats"
+        "{num} distributions with {num_leapfrog} leapfrog steps at each, momenta kept by {persistence:.0%}, "
+        "{acceptance:.0%} of moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
     )
     NO_GRADIENT = (
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "

@@ -41,6 +41,10 @@ FIXED = qp.SMC(16, qp.LinearSchedule(4), qp.RandomWalk())
 CASES = {
     "fixed": (FIXED, _normals(jnp.float64)),
     "adaptive in float32": (qp.SMC(16, qp.AdaptiveSchedule(0.6), qp.RandomWalk(), threshold=0.8), _normals("float32")),
+    "momenta that are kept": (
+        qp.SMC(16, qp.LinearSchedule(4), qp.HMC(1, 2, persistence=0.7)),
+        _normals(jnp.float64),
+    ),
     "AIS with a pilot": (qp.AIS(16, qp.LinearSchedule(4), qp.MALA(step_size=0.5)), _named_point()),
 }
 quiet = functools.partial(qp.drive, key=KEY, progress=False)

@@ -16,6 +16,7 @@ from qpaths.arrays import HostStream, stream_of
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, evaluator_of
 from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.gradient import LeapfrogParams
+from qpaths.kernels.metropolis import Fitted
 from qpaths.testing import NoRejection, StaleBeta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -246,17 +247,40 @@ def test_states_of_a_chain_follow_each_other(key):
 
 @pytest.mark.parametrize("xp", [np, jnp])
 def test_frozen_parameters_are_interpolated(xp):
+    """Scales on a log scale; at the betas of the pilot they are what was fitted, bit for bit."""
     betas = xp.asarray([0.0, 0.25, 1.0])
-    params = LeapfrogParams(xp.asarray([[1.0, 1.0], [2.0, 3.0], [4.0, 5.0]]), xp.asarray([0.1, 0.3, 0.2]))
+    params = LeapfrogParams(xp.asarray([[1.0, 0.01], [2.0, 1.0], [8.0, 3.0]]), xp.asarray([0.1, 0.4, 0.9]))
     frozen = qp.kernels.FrozenKernel(qp.HMC(preconditioner="diagonal"), betas, params)
     np.testing.assert_allclose(frozen.fit(Cloud(None, 0.125, None, None), None, None).step_size, 0.2)
-    at = frozen.params_at(xp.asarray([0.0, 0.625, 1.0]))
-    np.testing.assert_allclose(at.step_size, [0.1, 0.25, 0.2])
-    np.testing.assert_allclose(at.scale, [[1.0, 1.0], [3.0, 4.0], [4.0, 5.0]])
-    np.testing.assert_allclose(frozen.reversed().params_at(0.375).step_size, 0.25)
+    at = frozen.params_at(xp.asarray([0.125, 0.625]))
+    np.testing.assert_allclose(at.step_size, [0.2, 0.6])
+    np.testing.assert_allclose(at.scale, [[2**0.5, 0.1], [4.0, 3**0.5]])
+    jax.tree.map(np.testing.assert_array_equal, frozen.params_at(betas), params)
+    np.testing.assert_allclose(frozen.reversed().params_at(0.375).step_size, 0.6)
     again = qp.kernels.FrozenKernel.from_arrays(frozen.kernel, frozen.arrays, 2)
     jax.tree.map(np.testing.assert_array_equal, again.params, params)
     assert not frozen.needs_fit
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize("kernel", [qp.HMC(), qp.RandomWalk(), qp.IndependentMH()])
+def test_a_cholesky_factor_halfway_has_the_scale_between(kernel, xp):
+    """Whatever the units of the coordinates are; a mean is in the middle."""
+    covariance = np.array([[1.0, 0.6], [0.6, 1.0]])
+    units = np.array([1.0, 1000.0])
+    low = np.linalg.cholesky(1e-4 * covariance) * units[:, None]
+    high = np.linalg.cholesky(covariance) * units[:, None]
+    factors = xp.asarray(np.stack([low, high]))
+    params = {
+        "HMC": LeapfrogParams(factors, xp.ones(2)),
+        "RandomWalk": factors,
+        "IndependentMH": Fitted(xp.asarray([[0.0, 0.0], [1.0, 2.0]]), factors),
+    }[type(kernel).__name__]
+    found = qp.kernels.FrozenKernel(kernel, xp.asarray([0.0, 1.0]), params).params_at(0.5)
+    factor = next(leaf for leaf in jax.tree.leaves(found) if leaf.ndim == 2)
+    np.testing.assert_allclose(factor, 0.1 * high)
+    if isinstance(found, Fitted):
+        np.testing.assert_allclose(found.mean, [0.5, 1.0])
 
 
 def _counting():

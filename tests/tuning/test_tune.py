@@ -105,6 +105,11 @@ def test_gradients_are_split_between_distributions_and_leapfrog_steps():
     assert Search().splits(400) == [2, 3, 5, 10]
     assert Search().splits(40) == [2, 3, 5]  # fewer than eight distributions are no schedule
     assert Search().splits(10) == [2]
+    momenta = Search(persistences=(0.5, 0.7))
+    assert momenta.with_momenta(400, 5) == [(3, 0.5), (3, 0.7), (5, 0.5), (5, 0.7)]
+    assert momenta.with_momenta(400, 2) == [(2, 0.5), (2, 0.7), (3, 0.5), (3, 0.7)]
+    assert momenta.with_momenta(10, 2) == [(2, 0.5), (2, 0.7)]
+    assert with_leapfrog(_settings("none"), 3, 100, 0.7).hmc.persistence == 0.7
     other = with_leapfrog(_settings("none"), 5, 100)
     assert (other.betas.size, other.hmc.num_leapfrog) == (21, 5)
     np.testing.assert_allclose(other.betas, np.linspace(0, 1, 21))
@@ -152,12 +157,12 @@ def test_another_q_starts_where_the_path_was(key):
 
 def test_frozen_kernel_interpolates_and_reverses():
     betas = np.array([0.0, 0.5, 1.0])
-    kernel = qp.kernels.FrozenKernel(qp.RandomWalk(2), betas, np.array([1.0, 2.0, 4.0]))
-    np.testing.assert_allclose([kernel.params_at(b) for b in (0.0, 0.25, 0.5, 0.75, 1.0)], [1.0, 1.5, 2.0, 3.0, 4.0])
+    kernel = qp.kernels.FrozenKernel(qp.RandomWalk(2), betas, np.array([1.0, 4.0, 16.0]).reshape(3, 1, 1))
+    np.testing.assert_allclose([kernel.params_at(b).item() for b in (0.0, 0.25, 0.5, 0.75, 1.0)], [1, 2, 4, 8, 16])
     backwards = kernel.reversed()
-    np.testing.assert_allclose([backwards.params_at(1 - b) for b in (0.0, 0.25, 1.0)], [1.0, 1.5, 4.0])
-    np.testing.assert_allclose(jax.jit(kernel.params_at)(0.25), 1.5)
-    np.testing.assert_allclose(kernel.at(np.array([0.25, 0.75])).params, [1.5, 3.0])
+    np.testing.assert_allclose([backwards.params_at(1 - b).item() for b in (0.0, 0.25, 1.0)], [1, 2, 16])
+    np.testing.assert_allclose(jax.jit(kernel.params_at)(0.25), [[2.0]])
+    np.testing.assert_allclose(kernel.at(np.array([0.25, 0.75])).params.ravel(), [2, 8])
     assert kernel.num_steps == 2
     assert kernel.fit_cost(100, again=False) == Cost()
 

@@ -238,8 +238,9 @@ def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: A
 
 
 def _draw(sampler: Any, evaluator: AbstractEvaluator, stream: Any, num: int) -> Particles:
-    """Exact draws from the base, evaluated."""
-    return evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
+    """Exact draws from the base, evaluated, with what the kernel keeps of each."""
+    particles = evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
+    return sampler.kernel.equip(particles, stream)
 
 
 def _stranded(evaluator: AbstractEvaluator, state: Tempering) -> Fault:

@@ -103,7 +103,7 @@ class Population(Module):
     def start(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
-        particles = self._evaluated(evaluator, kernel, positions)
+        particles = kernel.equip(self._evaluated(evaluator, kernel, positions), stream)
         invalid = invalid_draws(evaluator, particles)
         dtype = evaluator.log_density(0.0, particles.features).dtype
         num, zero, none = positions.shape[0], xp.zeros((), dtype), xp.zeros((), int)

@@ -29,6 +29,8 @@ class Particles(NamedTuple):
     """What the path needs for the density at every beta."""
     slopes: Any
     """What the path needs for the gradient at every beta; None for kernels that follow no gradient."""
+    momentum: Any = None
+    """What `HMC(persistence=...)` keeps of each particle from move to move; None for other kernels."""
 
 
 class AbstractEvaluator(abc.ABC):

@@ -5,7 +5,6 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
-import numpy as np
 from jaxtyping import Bool, Float
 
 from .._modules import Module
@@ -14,6 +13,7 @@ from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from ..numerics import log_ess
+from .factors import per_particle as per_particle
 
 Params = TypeVar("Params")
 
@@ -100,6 +100,25 @@ class AbstractKernel(Module, Generic[Params]):
     def template(self, dimension: int, dtype: Any) -> Params:
         """Parameters of one group in `dimension` coordinates, of the structure that `fit` returns; without values."""
         return None  # type: ignore[return-value]
+
+    def between(self, low: Params, high: Params, share: Any) -> Params:
+        """Parameters that are the share of the way from `low` to `high`; linear unless a kernel knows better.
+
+        `share` is one number, or one for each entry of a leading axis of the parameters.
+        """
+
+        def linear(low: Any, high: Any) -> Any:
+            part = share.reshape(share.shape + (1,) * (low.ndim - share.ndim))
+            return (1 - part) * low + part * high
+
+        return jax.tree.map(linear, low, high)
+
+    def equip(self, particles: Particles, stream: Any) -> Particles:
+        """The particles of a new run, with what the kernel keeps of each from move to move: nothing, as a rule.
+
+        The caller draws from `stream` as well; a kernel folds a number of its own into it.
+        """
+        return particles
 
     @abc.abstractmethod
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:
@@ -243,37 +262,6 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
     floor = xp.finfo(positions.dtype).eps * (xp.max(variance) + xp.finfo(positions.dtype).tiny)
     shrunk = (1 - share) * covariance + share * xp.diag(variance) + floor * xp.eye(dimension, dtype=positions.dtype)
     return mean, shrunk
-
-
-def cholesky_or_diagonal(covariance: Float[AnyArray, "d d"]) -> Float[AnyArray, "d d"]:
-    """Cholesky factor; where rounding left the matrix indefinite, that of its diagonal."""
-    xp = namespace(covariance)
-    with quiet():
-        diagonal = xp.diag(xp.sqrt(xp.diag(covariance)))
-    try:
-        factor = xp.linalg.cholesky(covariance)
-    except np.linalg.LinAlgError:  # of NumPy; JAX returns NaN
-        return diagonal
-    return xp.where(xp.isnan(factor).any(), diagonal, factor)
-
-
-def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
-    """`factor @ vector` for every row, with the factor of the row's group.
-
-    The matrix stands on the right so that the batch stays the slowest axis: with the batch as the fastest one
-    everything after it, the user's density first of all, runs several times slower on a CPU.
-    """
-    if factors.shape[0] == 1:
-        return vectors @ factors[0].T
-    xp = namespace(vectors)
-    grouped = vectors.reshape(factors.shape[0], -1, vectors.shape[1])
-    return (grouped @ xp.swapaxes(factors, 1, 2)).reshape(vectors.shape)
-
-
-def per_particle(values: AnyArray, num: int) -> AnyArray:
-    """Numbers of groups as numbers of particles; a single group broadcasts by itself."""
-    groups = values.shape[0]
-    return values if groups in (1, num) else namespace(values).repeat(values, num // groups, axis=0)
 
 
 def grouped(params: Any) -> Any:

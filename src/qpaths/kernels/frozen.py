@@ -43,22 +43,19 @@ class FrozenKernel(KernelWrapper):
         return self.params_at(cloud.beta)
 
     def params_at(self, beta: RealLike) -> Any:
-        """The parameters at one beta, or at each of several.
-
-        Linear between neighboring betas; a mix of Cholesky factors is again one, so a preconditioner stays valid.
-        """
+        """The parameters at one beta, or at each of several; between neighboring betas as the kernel says."""
         xp = namespace(self.betas, beta, self.params)
         betas = xp.asarray(self.betas)
         last = xp.clip(xp.searchsorted(betas, beta, side="right"), 1, betas.shape[0] - 1)
-        low, high = betas[last - 1], betas[last]
-        share = xp.clip((beta - low) / (high - low), 0.0, 1.0)
+        share = xp.clip((beta - betas[last - 1]) / (betas[last] - betas[last - 1]), 0.0, 1.0)
+        params = jax.tree.map(xp.asarray, self.params)
+        low, high = (jax.tree.map(lambda leaf: leaf[at], params) for at in (last - 1, last))  # noqa: B023
 
-        def between(leaf: Any) -> Any:
-            leaf = xp.asarray(leaf)
-            part = share.reshape(share.shape + (1,) * (leaf.ndim - 1))
-            return ((1 - part) * leaf[last - 1] + part * leaf[last]).astype(leaf.dtype)
+        def exact_at_ends(new: Any, low: Any, high: Any) -> Any:
+            part = share.reshape(share.shape + (1,) * (low.ndim - share.ndim))
+            return xp.where(part <= 0, low, xp.where(part >= 1, high, new)).astype(low.dtype)
 
-        return jax.tree.map(between, self.params)
+        return jax.tree.map(exact_at_ends, self.kernel.between(low, high, share), low, high)
 
     def at(self, betas: Float[AnyArray, " num"]) -> "FrozenKernel":
         """The same kernel, with parameters at other betas."""

@@ -4,32 +4,24 @@ Both use the score of the path at beta, which on a pointwise path is a mix of th
 `guide` is followed along the gradient of the guide, and accepted by its own density.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax
 import numpy as np
-from jaxtyping import Float
 
 from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike
 from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
-from .base import (
-    AbstractKernel,
-    Cloud,
-    Info,
-    accept,
-    check_num_steps,
-    cholesky_or_diagonal,
-    grouped,
-    per_particle,
-    times,
-    weighted_moments,
-)
+from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, grouped, weighted_moments
+from .factors import LeapfrogParams as LeapfrogParams
+from .factors import cholesky_or_diagonal, factors_between, per_particle, scales_between
 
 _MOST_UNROLLED = 10
+_MOMENTA = 2**31
+"""Folded into the stream of the first momenta: no draw and no round of a fit has such a number."""
 _DIVERGED = 1000.0
 """Nats of kinetic energy gained on the way that no exact trajectory from a typical point would gain."""
 
@@ -40,29 +32,6 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
     return num_rounds, min(num_particles, most, max(16, num_particles // 8))
 
 
-class LeapfrogParams(NamedTuple):
-    """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates.
-
-    With the square root L, momenta are standard normal in the coordinates z of `x = L z`. The mass matrix is the
-    inverse of `L L^T`.
-    """
-
-    scale: Float[AnyArray, "*g d d"] | Float[AnyArray, "*g d"]
-    step_size: Float[AnyArray, "*g"]
-
-    def forward(self, vectors: Rows) -> Rows:
-        """From the coordinates of the preconditioner to those of the target: `L v` for every row."""
-        if self.scale.ndim == 3:
-            return times(vectors, self.scale)
-        return per_particle(self.scale, vectors.shape[0]) * vectors
-
-    def backward(self, vectors: Rows) -> Rows:
-        """The transpose, for gradients: `L^T g` for every row."""
-        if self.scale.ndim == 3:
-            return times(vectors, namespace(self.scale).swapaxes(self.scale, 1, 2))
-        return per_particle(self.scale, vectors.shape[0]) * vectors
-
-
 class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     """The one implementation behind HMC and MALA: `num_leapfrog` evaluations with gradient per transition."""
 
@@ -71,6 +40,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     preconditioner: eqx.AbstractVar[str]
     jitter: eqx.AbstractVar[ScalarLike]
     target_acceptance: eqx.AbstractVar[ScalarLike]
+    persistence: eqx.AbstractVar[float]
+    spread: eqx.AbstractVar[ScalarLike]
 
     def __check_init__(self) -> None:
         check_num_steps(self.num_steps)
@@ -84,6 +55,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             raise ValueError(
                 f"`target_acceptance` must lie in (0, 1), got {self.target_acceptance}: it is a share of the proposals."
             )
+        if not 0 <= self.persistence < 1:
+            raise ValueError(f"`persistence` must lie in [0, 1), got {self.persistence}: 0 draws momenta afresh.")
+        if is_concrete(self.spread) and not self.spread >= 1:
+            raise ValueError(f"`spread` must be at least 1, got {self.spread}: it is a factor of the step size.")
         if self.preconditioner not in ("dense", "diagonal", "none"):
             raise ValueError(f"`preconditioner` must be dense, diagonal or none, got {self.preconditioner!r}.")
 
@@ -109,6 +84,20 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     def template(self, dimension: int, dtype: Any) -> LeapfrogParams:
         shape = (dimension, dimension) if self.preconditioner == "dense" else (dimension,)
         return LeapfrogParams(np.zeros(shape, dtype), np.zeros((), dtype))
+
+    def between(self, low: LeapfrogParams, high: LeapfrogParams, share: Any) -> LeapfrogParams:
+        """Scales and step sizes go geometrically: halfway between 0.01 and 1 is 0.1."""
+        scale = factors_between if self.preconditioner == "dense" else scales_between
+        step_size = scales_between(low.step_size, high.step_size, share)
+        return LeapfrogParams(scale(low.scale, high.scale, share), step_size)
+
+    def equip(self, particles: Particles, stream: Any) -> Particles:
+        """With a standard normal momentum where momenta are kept."""
+        if not self.persistence:
+            return particles
+        num, dimension = particles.position.shape
+        normal, _ = stream.fold(_MOMENTA).rows(num).draw(num, 1, dimension, 0, dtype=particles.position.dtype)
+        return particles._replace(momentum=normal[0])
 
     def fit(self, cloud: Cloud, stream: Any, previous: LeapfrogParams | None) -> LeapfrogParams:
         """The preconditioner from the particles, and the step size from short runs of copies of them.
@@ -150,7 +139,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         uniform = stream.fold(num_rounds).uniform((num,), cumulative.dtype)
         chosen = xp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
         chosen = xp.minimum(chosen, cloud.log_weights.size - 1)  # where no particle has weight the sum is NaN
-        copies = jax.tree.map(lambda leaf: leaf[chosen], cloud.particles)
+        # Without their momenta: acceptance rates do not depend on whether momenta are kept.
+        copies = jax.tree.map(lambda leaf: leaf[chosen], cloud.particles._replace(momentum=None))
 
         def one_round(carry: tuple[Particles, Scalar], inputs: tuple[Any, Any]) -> Any:
             copies, log_step = carry
@@ -174,7 +164,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         """Momenta, factors of the step size, and uniform numbers for the Metropolis rule."""
         normal, uniform = rows.draw(position.shape[0], num, position.shape[1], 2, dtype=position.dtype)
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
-        return normal, 1 + self.jitter * (2 * uniform[..., 1] - 1), uniform[..., 0]
+        around = 2 * uniform[..., 1] - 1
+        return normal, (1 + self.jitter * around) * self.spread**around, uniform[..., 0]
 
     @quiet()
     def transition(
@@ -187,10 +178,17 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     ) -> tuple[Particles, Info]:
         """`num_leapfrog` leapfrog steps of all particles at once, then the Metropolis rule.
 
-        Particles whose trajectory leaves the finite numbers stop there and are rejected.
+        Particles whose trajectory leaves the finite numbers stop there and are rejected. A momentum that is kept is
+        refreshed first, and turns around on rejection. The law of position and momentum then stays the density times
+        a standard normal one. Run backwards, the moves and refreshments of a chain alternate as they do forwards, so
+        the same kernel serves reverse chains: they begin with a normal momentum, which a refreshment does not change.
         """
         xp = evaluator.xp
         start, factor, uniform = randomness
+        keeps = particles.momentum is not None
+        if keeps:
+            start = self.persistence * particles.momentum + (1 - self.persistence**2) ** 0.5 * start
+            particles = particles._replace(momentum=None)
         step = (per_particle(params.step_size, uniform.shape[0]) * factor)[:, None]
 
         def kick(momentum: Any, particles: Particles, share: float) -> Any:
@@ -218,7 +216,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         diverged = ~((gained < _DIVERGED) & xp.isfinite(proposal.position).all(axis=1))
         momentum = kick(momentum, proposal, -0.5)
         kinetic = 0.5 * (before - xp.sum(momentum**2, axis=1))
-        return accept(uniform, evaluator, beta, particles, evaluator.completed(proposal), kinetic, diverged=diverged)
+        proposal = evaluator.completed(proposal)
+        if keeps:
+            particles, proposal = particles._replace(momentum=-start), proposal._replace(momentum=momentum)
+        return accept(uniform, evaluator, beta, particles, proposal, kinetic, diverged=diverged)
 
 
 class HMC(_LeapfrogKernel):
@@ -234,6 +235,13 @@ class HMC(_LeapfrogKernel):
         jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
             returns to its start every time.
         target_acceptance: The acceptance rate of the tuning.
+        persistence: The share of its momentum that a particle keeps from one transition to the next (Horowitz, 1991),
+            also to the next beta. It pays with few leapfrog steps, after which a particle would otherwise often turn
+            back: try 0.5 to 0.7 with 3 steps. It costs nothing.
+
+        spread: The step size of each transition is also multiplied by a number between `1 / spread` and `spread`,
+            uniform on a log scale. Long and short steps then alternate where no single step size serves everywhere.
+            Annealed to a funnel and to a hierarchical model it gained nothing over a tuned step size.
 
     With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
 
@@ -250,6 +258,8 @@ class HMC(_LeapfrogKernel):
     preconditioner: str = eqx.field(static=True, default="dense")
     jitter: ScalarLike = 0.2
     target_acceptance: ScalarLike = 0.85
+    persistence: float = eqx.field(static=True, default=0.0)
+    spread: ScalarLike = 1.0
 
 
 class MALA(_LeapfrogKernel):  # type: ignore[misc]
@@ -273,3 +283,13 @@ class MALA(_LeapfrogKernel):  # type: ignore[misc]
     def jitter(self) -> float:  # type: ignore[override]
         """Always zero: a single step cannot return to its start."""
         return 0.0
+
+    @property  # type: ignore[misc]
+    def persistence(self) -> float:  # type: ignore[override]
+        """Always zero: `HMC(num_leapfrog=1, persistence=0.9)` keeps momenta."""
+        return 0.0
+
+    @property  # type: ignore[misc]
+    def spread(self) -> float:  # type: ignore[override]
+        """Always one: all steps are about as long as tuned."""
+        return 1.0

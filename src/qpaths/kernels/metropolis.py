@@ -11,17 +11,8 @@ from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
 from ..arrays import namespace
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
-from .base import (
-    AbstractKernel,
-    Cloud,
-    Info,
-    accept,
-    check_num_steps,
-    cholesky_or_diagonal,
-    per_particle,
-    times,
-    weighted_moments,
-)
+from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
+from .factors import cholesky_or_diagonal, factors_between, per_particle, times
 
 Factors = Float[AnyArray, "*g d d"]
 
@@ -62,6 +53,9 @@ class RandomWalk(AbstractKernel[Factors]):
     def template(self, dimension: int, dtype: Any) -> Factors:
         return np.zeros((dimension, dimension), dtype)
 
+    def between(self, low: Factors, high: Factors, share: Any) -> Factors:
+        return factors_between(low, high, share)
+
     def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype, coarse=True)
         return noise, uniform[..., 0]
@@ -75,16 +69,17 @@ class RandomWalk(AbstractKernel[Factors]):
 
 
 class Fitted(NamedTuple):
-    """A normal distribution fitted to the particles, with the inverse of its Cholesky factor."""
+    """A normal distribution fitted to the particles."""
 
     mean: Float[AnyArray, "*g d"]
     cholesky: Factors
-    inverse: Factors
 
-    def log_density(self, positions: Rows) -> Vector:
-        """Log density of the proposal, up to a constant that cancels in the Metropolis ratio."""
-        white = times(positions - per_particle(self.mean, positions.shape[0]), self.inverse)
-        return -0.5 * namespace(positions).sum(white**2, axis=1)
+    def log_densities(self, *positions: Rows) -> list[Vector]:
+        """Log densities of the proposal, up to a constant that cancels in the Metropolis ratio."""
+        xp = namespace(*positions)
+        # Not kept: the inverse of a mix of factors is not the mix of the inverses.
+        inverse, mean = xp.linalg.inv(self.cholesky), per_particle(self.mean, positions[0].shape[0])
+        return [-0.5 * xp.sum(times(rows - mean, inverse) ** 2, axis=1) for rows in positions]
 
 
 class IndependentMH(AbstractKernel[Fitted]):
@@ -110,12 +105,14 @@ class IndependentMH(AbstractKernel[Fitted]):
     def fit(self, cloud: Cloud, stream: Any, previous: Fitted | None) -> Fitted:
         """Mean and Cholesky factor of the weighted particles."""
         mean, covariance = weighted_moments(cloud)
-        factor = cholesky_or_diagonal(covariance)
-        return Fitted(mean, factor, cloud.evaluator.xp.linalg.inv(factor))
+        return Fitted(mean, cholesky_or_diagonal(covariance))
 
     def template(self, dimension: int, dtype: Any) -> Fitted:
-        matrix = np.zeros((dimension, dimension), dtype)
-        return Fitted(np.zeros(dimension, dtype), matrix, matrix)
+        return Fitted(np.zeros(dimension, dtype), np.zeros((dimension, dimension), dtype))
+
+    def between(self, low: Fitted, high: Fitted, share: Any) -> Fitted:
+        mean = super().between(low, high, share).mean
+        return Fitted(mean, factors_between(low.cholesky, high.cholesky, share))
 
     def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype)
@@ -127,8 +124,8 @@ class IndependentMH(AbstractKernel[Fitted]):
         noise, uniform = randomness
         ahead = per_particle(params.mean, noise.shape[0]) + times(noise, params.cholesky)
         proposal = evaluator.particles(ahead, with_slopes=False)
-        correction = params.log_density(particles.position) - params.log_density(proposal.position)
-        return accept(uniform, evaluator, beta, particles, proposal, correction)
+        before, after = params.log_densities(particles.position, proposal.position)
+        return accept(uniform, evaluator, beta, particles, proposal, before - after)
 
 
 def _sizes(position: Rows, num: int) -> tuple[int, int, int, int]:

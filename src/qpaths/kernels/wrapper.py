@@ -52,6 +52,12 @@ class KernelWrapper(AbstractKernel[Any]):
     def template(self, dimension: int, dtype: Any) -> Any:
         return self.kernel.template(dimension, dtype)
 
+    def between(self, low: Any, high: Any, share: Any) -> Any:
+        return self.kernel.between(low, high, share)
+
+    def equip(self, particles: Particles, stream: Any) -> Particles:
+        return self.kernel.equip(particles, stream)
+
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:
         return self.kernel.randomness(rows, position, num)
 

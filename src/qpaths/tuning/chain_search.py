@@ -1,4 +1,4 @@
-"""The search for a recipe of annealed chains: step sizes, schedule, leapfrog steps, acceptance rate and q.
+"""The search for a recipe of annealed chains: step sizes, schedule, leapfrog steps, momenta, acceptance rate and q.
 
 Chains of a candidate are run and measured, and what they show improves it.
 """
@@ -18,6 +18,7 @@ from ..schedules import FixedSchedule, respace
 from .chain_measure import Candidate, Measured, PathOf, Problems, group_ends, measure, smooth
 
 LEAPFROGS = (2, 3, 5, 10)
+PERSISTENCES = (0.5, 0.7)
 ACCEPTANCES = (0.8, 0.95)
 DELTAS = (1e-3, 4e-3, 1.6e-2)
 _ROUGH, _ROUGH_ROUNDS = 64, 6
@@ -55,11 +56,19 @@ def improve(candidate: Candidate, measured: Measured, gain: float) -> Candidate:
     return candidate.along(betas, FrozenKernel(candidate.hmc, betas, params))
 
 
-def with_leapfrog(candidate: Candidate, num_leapfrog: int, num_gradients: int) -> Candidate:
-    """The same with another number of leapfrog steps, and as many distributions as the gradients then allow."""
+def with_leapfrog(
+    candidate: Candidate, num_leapfrog: int, num_gradients: int, persistence: float | None = None
+) -> Candidate:
+    """The same with another number of leapfrog steps, and as many distributions as the gradients then allow.
+
+    Momenta are kept as before, or by the given share.
+    """
     num = 1 + num_gradients // num_leapfrog
     old = candidate.hmc
-    hmc = HMC(1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter)
+    kept = old.persistence if persistence is None else persistence
+    hmc = HMC(
+        1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter, persistence=kept, spread=old.spread
+    )
     position = np.linspace(0, candidate.betas.size - 1, num)
     betas = np.interp(position, np.arange(candidate.betas.size), candidate.betas)
     return candidate.along(betas, FrozenKernel(hmc, betas, candidate.kernel.at(betas).params))
@@ -122,14 +131,21 @@ def rough_candidate(path_of: Any, problems: Problems, kernel: HMC) -> Candidate:
 
 
 class Search(NamedTuple):
-    """What is tried: numbers of leapfrog steps, and values of 1 - q other than that of the start."""
+    """What is tried: numbers of leapfrog steps, and shares of the momentum and values of 1 - q other than the first."""
 
     leapfrogs: tuple[int, ...] = LEAPFROGS
+    persistences: tuple[float, ...] = PERSISTENCES
     deltas: tuple[float, ...] = DELTAS
 
     def splits(self, num_gradients: int) -> list[int]:
         """Numbers of leapfrog steps that leave a schedule worth the name."""
         return [length for length in self.leapfrogs if num_gradients // length >= 8] or [min(self.leapfrogs)]
+
+    def with_momenta(self, num_gradients: int, num_leapfrog: int) -> list[tuple[int, float]]:
+        """Leapfrog steps and shares to try where `num_leapfrog` is best without: momenta that are kept want fewer."""
+        splits = self.splits(num_gradients)
+        last = max(1, splits.index(num_leapfrog))
+        return [(length, share) for length in splits[last - 1 : last + 1] for share in self.persistences]
 
 
 def _short(num_gradients: int) -> int:
@@ -152,7 +168,9 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
     """Gradients that one chain of `search_chains` makes."""
     short = _short(num_gradients)
     rough = (_ROUGH_ROUNDS + 1) * _num_gradients(_rough(start, short, search))
-    trials = 2 * len(search.splits(short)) + 2 * len(ACCEPTANCES) + 3 * len(search.deltas)
+    splits = search.splits(short)
+    kept = search.with_momenta(short, splits[0])
+    trials = 2 * (len(splits) + len(kept) + len(ACCEPTANCES)) + 3 * len(search.deltas)
     directions = num_directions if short == num_gradients else 1
     return directions * (rough + trials * short) + 3 * num_directions * num_gradients
 
@@ -160,16 +178,19 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
 def search_chains(problems: Problems, start: Candidate, num_gradients: int, search: Search, stream: Any) -> Trial:
     """The best recipe found for chains of `num_gradients` gradients.
 
-    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, acceptance and q on shorter
-    runs, then step sizes and schedule again at full length, in both directions where that can be.
+    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, momenta, acceptance and q on
+    shorter runs, then step sizes and schedule again at full length, in both directions where that can be.
     """
-    keys = stream.split(5)
+    keys = stream.split(6)
     short = _short(num_gradients)
     # Chains that cannot be shorter run one program, in both directions, throughout.
     trial = problems if short == num_gradients else problems._replace(target_samples=None)
     best = rounds(trial, _rough(start, short, search), _ROUGH_ROUNDS, keys[0])
     splits = [with_leapfrog(best.candidate, length, short) for length in search.splits(short)]
     best = best_of([rounds(trial, candidate, 1, keys[1]) for candidate in splits])
+    kept = search.with_momenta(short, best.candidate.hmc.num_leapfrog)
+    others = [with_leapfrog(best.candidate, length, short, share) for length, share in kept]
+    best = best_of([best, *(rounds(trial, candidate, 1, keys[5]) for candidate in others)])
     others = [Candidate(best.candidate.recipe, acceptance) for acceptance in ACCEPTANCES]
     best = best_of([best, *(rounds(trial, candidate, 1, keys[2]) for candidate in others)])
     others = [with_q(best.candidate, best.measured, delta) for delta in search.deltas]

@@ -44,12 +44,12 @@ def tune_chains(
 ) -> Recipe:
     """Choose q, schedule and HMC for chains of `num_gradients` gradients each (AIS, BDMC).
 
-    The split between distributions and leapfrog steps, the acceptance rate and q are chosen by what such chains reach,
-    as far as `search` allows, beginning at `start`; the budget is that of `num_chains` chains. Many problems can share
-    a recipe: with `problems`, a tree of arrays with a leading axis, `path` is a function that makes the path of one of
-    them. A few problems can stand for many: `num_chains` then is the number of all chains of the run divided by that of
-    the problems given. `target_samples`, exact draws from the targets (one per problem: simulated data), make the
-    schedule equal in the forward-reverse discrepancy.
+    The split between distributions and leapfrog steps, the share of the momentum that is kept, the acceptance rate and
+    q are chosen by what such chains reach, as far as `search` allows, beginning at `start`; the budget is that of
+    `num_chains` chains. Many problems can share a recipe: with `problems`, a tree of arrays with a leading axis, `path`
+    is a function that makes the path of one of them. A few problems can stand for many: `num_chains` then is the number
+    of all chains of the run divided by that of the problems given. `target_samples`, exact draws from the targets (one
+    per problem: simulated data), make the schedule equal in the forward-reverse discrepancy.
     """
     check_num("num_chains", num_chains, smallest=1)
     given = Start() if start is None else start
@@ -108,6 +108,7 @@ def _recipe(path: Any, before: Recipe | None, found: Candidate, measured: Measur
         Note.CHAINS(
             num=int(found.betas.size),
             num_leapfrog=found.hmc.num_leapfrog,
+            persistence=found.hmc.persistence,
             acceptance=found.target_acceptance,
             shortfall=measured.shortfall,
         ),
