@@ -139,7 +139,8 @@ def _smc(recipe: Recipe, num_particles: int) -> SMC:
 class _Still(AbstractKernel[None]):
     """The kernel of draws that only get weights: nothing is moved, and no gradient is needed."""
 
-    num_steps = 1
+    num_steps: int = eqx.field(static=True, default=1)
+
     with_slopes = False
     needs_fit = False
     cost = Cost()

@@ -18,12 +18,14 @@ from .drivers import Modulation, find_drivers
 from .fitting import HostRows
 from .maps import Component, TriangularMap
 
-_KNOTS, _NUM_BEFORE = (6, 4), 2
-"""Knots for a single driver, and for each of several; and earlier coordinates whose slopes depend on the drivers."""
+_KNOTS = (6, 4)
+"""Knots for a single driver, and for each of several."""
+_NUM_EARLIER, _NUM_BEFORE = 24, 2
+"""Earlier coordinates on which the mean of a coordinate depends, and those of them whose slopes depend on drivers."""
 _LIGHTEST = 30.0
 _RIDGE = 1e-6
-_NUM_ROUNDS = 10
-_DESIGN, _DESIGN_ROUNDS = 20, 6
+_NUM_ROUNDS = 6
+_DESIGN, _DESIGN_ROUNDS = 20, 12
 """Values of the drivers in each round, for each of them; and rounds."""
 _EXPLORING, _LONGEST, _JITTER = 0.2, 2.5, 0.3
 """Power of the mass by which values far out are chosen, how far beyond them the search goes, and noise added to it."""
@@ -31,7 +33,7 @@ _CROWDED = 0.3
 """Distance, in standard deviations of the values, at which others are nearby."""
 _FLAT = 0.5
 """Power of the mass by which draws are weighted in a fit."""
-_NUM_FITS, _BOOST = 4, 1.0
+_NUM_FITS, _BOOST = 3, 1.0
 """Fits, and by how many nats the weight of draws that are far above the fit may grow from one to the next."""
 _MISSED, _MOST_MISSED = 3.0, 1e-3
 """Nats above a fit at which the target is missed there, and the mass that may be missed."""
@@ -44,7 +46,7 @@ _FEWEST = 6
 """Effective number of values for each driver, below which weights are flattened."""
 _DEEPEST = 9.0
 """Nats below the largest mass at which values of the drivers do not matter."""
-_NUM_DRAWS = 6000
+_NUM_DRAWS = 5000
 _NUM_CAPPED = 20
 """Largest weights that are made equal."""
 _DF = 4.0
@@ -77,7 +79,7 @@ class Design(NamedTuple):
         Where the target is far above the fit, draws from it would have huge weights or, more likely, never appear. The
         fit is repeated with more weight on such places, until they have hardly any mass.
         """
-        weights, best, least = self.weights, None, np.inf
+        weights, least = self.weights, np.inf
         with one_thread(), quiet():
             for _ in range(_NUM_FITS):
                 fitted = Component(_LIGHTEST, _fit_map(self._replace(weights=weights)))
@@ -85,7 +87,7 @@ class Design(NamedTuple):
                 excess = np.nan_to_num(excess - _median(excess, self.mass))
                 missed = float(np.sum(self.mass[excess > _MISSED]) / np.sum(self.mass))
                 if missed < least:
-                    best, least = fitted, missed
+                    best, least = fitted, missed  # in the first round, too
                 if missed < _MOST_MISSED:
                     break
                 weights = weights * np.exp(np.clip(excess, 0.0, _BOOST))
@@ -102,8 +104,8 @@ def _fit_map(design: Design) -> TriangularMap:
     scale = np.sqrt(weights @ (x - center) ** 2 / num)
     v = ((x - center) / scale)[:, order]
     knots = np.quantile(v[:, :num_drivers], np.linspace(0.01, 0.99, _KNOTS[num_drivers > 1]), axis=0).T
-    empty = Modulation(knots, *(np.zeros((dimension, 0)) for _ in range(3)), np.zeros((dimension, 0, 0)))
-    features = empty.features(v)
+    none = np.zeros((dimension, 0))
+    features = Modulation(knots, none, none, none, none[:, :, None]).features(v)
     width = features.shape[1]
     means, log_scales = np.zeros((dimension, dimension)), np.zeros(dimension)
     shifts, widths = np.zeros((dimension, width)), np.zeros((dimension, width))
@@ -112,16 +114,19 @@ def _fit_map(design: Design) -> TriangularMap:
         slope = _solve(v[:, :j], weights, v[:, j])
         means[j, :j] = slope
         log_scales[j] = 0.5 * np.log(weights @ (v[:, j] - v[:, :j] @ slope) ** 2 / num)
+    everything = np.column_stack([features, v[:, num_drivers:]])
+    gram = everything.T @ (everything * weights[:, None])
     for j in range(num_drivers, dimension):
-        earlier = v[:, num_drivers:j]
-        plain = np.column_stack([features, earlier])
-        slopes = _solve(plain, weights, v[:, j])[width:]
-        strongest = np.argsort(-np.abs(slopes))[:_NUM_BEFORE]
-        turned = [features[:, 1:] * earlier[:, [i]] for i in strongest]
-        found, widths[j] = _regression(np.column_stack([plain, *turned]), features, v[:, j], weights)
-        shifts[j], means[j, num_drivers:j] = found[:width], found[width : plain.shape[1]]
-        before[j, : len(strongest)] = num_drivers + strongest
-        turns[j, : len(strongest), 1:] = found[plain.shape[1] :].reshape(len(strongest), width - 1)
+        own = width + j - num_drivers
+        slopes = _solved(gram[:own, :own], gram[:own, own])[width:]
+        strongest = num_drivers + np.argsort(-np.abs(slopes))[:_NUM_EARLIER]
+        plain = np.column_stack([features, v[:, strongest]])
+        turned = strongest[:_NUM_BEFORE]
+        of_mean = np.column_stack([plain, *(features[:, 1:] * v[:, [i]] for i in turned)])
+        found, widths[j] = _regression(of_mean, features, v[:, j], weights)
+        shifts[j], means[j, strongest] = found[:width], found[width : plain.shape[1]]
+        before[j, : len(turned)] = turned
+        turns[j, : len(turned), 1:] = found[plain.shape[1] :].reshape(len(turned), width - 1)
     modulation = Modulation(knots, shifts, widths, before, turns)
     return TriangularMap.of(center, scale, order, means, log_scales, modulation=modulation)
 
@@ -142,8 +147,11 @@ def _regression(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> tuple[An
 def _solve(features: Any, weights: Any, values: Any) -> Any:
     """Weighted least squares with a ridge in proportion to the size of each feature."""
     weighted = features * weights[:, None]
-    gram = features.T @ weighted
-    return np.linalg.solve(gram + np.diag(_RIDGE * np.diag(gram) + 1e-300), weighted.T @ values)
+    return _solved(features.T @ weighted, weighted.T @ values)
+
+
+def _solved(gram: Any, right: Any) -> Any:
+    return np.linalg.solve(gram + np.diag(_RIDGE * np.diag(gram) + 1e-300), right)
 
 
 # Draws from curvature.

@@ -56,9 +56,9 @@ _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
 _DRIVER_SHARE = 0.3
 """The same for optima at given values of drivers."""
-_NUM_WEIGHTED, _WEIGHTED_ROUNDS = 2048, 4
+_NUM_WEIGHTED, _WEIGHTED_ROUNDS = 2048, 2
 """Draws that get weights, and rounds in which a fit is improved by them."""
-_POOREST, _GOOD = 0.2, 0.3
+_POOREST, _GOOD = 0.02, 0.2
 """Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
 
 
@@ -188,6 +188,7 @@ class _Search:
             return path, pilot
         most = int(_DRIVER_SHARE * self.max_cost / 2)
         draws, scores = pilot.draws
+        assert scores is not None
         design, num = conditional_design(self.evaluator, draws, scores, most, self.stream.fold(102))
         self._spend_gradients(num)
         if design is None:
@@ -199,19 +200,19 @@ class _Search:
         found = self._try(Source.DRIVERS, (component,), np.ones(1), pilot)
         if found is None:
             return path, pilot
-        self.settled = True
+        self.settled = ess > _GOOD
         return found
 
     def _weighted(self, design: Design) -> tuple[Component, float]:
         """The best fit to a design and to draws from earlier fits, and the effective share of draws from it."""
-        best, best_ess, component = None, 0.0, design.fit()
+        component, best_ess = design.fit(), -1.0
         for number in range(_WEIGHTED_ROUNDS):
             rows = component.draw(self.stream.fold(103 + number), _NUM_WEIGHTED)
             log_weights = self.evaluator.values(rows).log_target - component.log_prob_and_slope(rows)[0]
             self._spend_values(len(rows))
             log_weights = np.nan_to_num(log_weights, nan=-np.inf)
             ess = float(np.exp(log_ess(log_weights))) / len(rows)
-            if best is None or ess > best_ess:
+            if ess > best_ess:
                 best, best_ess = component, ess
             if ess > _GOOD or ess < _POOREST / 10:
                 break
