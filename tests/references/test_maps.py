@@ -8,8 +8,9 @@ import pytest
 import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedEvaluator
-from qpaths.references.maps import Component, TriangularMap
+from qpaths.references.maps import TriangularMap
 from qpaths.references.reference import Reference
 
 DIMENSION = 5

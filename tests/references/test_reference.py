@@ -8,8 +8,8 @@ import pytest
 import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference
-from qpaths.references.maps import Component
 from qpaths.references.reference import Reference, log_mass, share_outside
 from qpaths.remarks import Refusal
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from .._types import FloatArray, Point, RealLike, Rows
 from ..densities import DensityLike
@@ -156,10 +157,25 @@ class AbstractEvaluator(abc.ABC):
         """
         inner = {name: getattr(density, "inner", density) for name, density in ends.items()}
         found = self._evaluate(inner, positions, with_slopes)
+        for density in ends.values():
+            if hasattr(density, "is_far"):
+                found = [(self._forgiven(density, positions, value), slope) for value, slope in found]
         return [
             density.given_inner(positions, *pair) if hasattr(density, "given_inner") else pair
             for density, pair in zip(ends.values(), found, strict=True)
         ]
+
+    def _forgiven(self, reference: Any, positions: Rows, value: Any) -> Any:
+        """Log densities, where NaN far beyond a reference counts as no mass.
+
+        Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind,
+        and a density may overflow there.
+        """
+        xp = self.xp
+        wrong = xp.isnan(value)
+        if xp is np and not wrong.any():
+            return value
+        return xp.where(wrong & reference.is_far(positions), -xp.inf, value)
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
         """Positions and scores in the coordinates of the densities, for a run that has coordinates of its own."""

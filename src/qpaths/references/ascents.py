@@ -15,7 +15,7 @@ from ..arrays import one_thread, quiet, softmax
 from ..evaluation import AbstractEvaluator
 from ..remarks import Refusal
 from .climb import Climbed, End, Scale, Starts, climb
-from .maps import Component
+from .components import Component
 
 NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""

@@ -10,13 +10,9 @@ from typing import Any
 import jax
 
 from .._types import Point, Rows, Vector
-from ..arrays import namespace
 from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import AbstractPath, EndpointValues
 from .maps import TriangularMap
-
-_FARTHEST = 20.0
-"""Standard deviations of the draws, beyond which NaN is not the fault of a density."""
 
 
 @jax.tree_util.register_dataclass
@@ -83,17 +79,17 @@ class MappedEvaluator(AbstractEvaluator):
 
     def values(self, positions: Rows) -> EndpointValues:
         points, log_volume = self.map.to_points(positions)
-        return self._shifted(self.inner.values(points), points, log_volume)
+        return self._shifted(self.inner.values(points), log_volume)
 
     def waypoints(self, positions: Rows) -> Particles:
         points, log_volume = self.map.to_points(positions)
         found = self.inner.waypoints(points)
         slopes = found.slopes
         base, target = self.map.slopes_of_noise(points, positions, [slopes.base, slopes.target])
-        guide = None if slopes.values is None else self._shifted(slopes.values, points, log_volume)
+        guide = None if slopes.values is None else self._shifted(slopes.values, log_volume)
         return Particles(
             positions,
-            self._shifted(found.features, points, log_volume),
+            self._shifted(found.features, log_volume),
             type(slopes)(base.astype(positions.dtype), target.astype(positions.dtype), guide),
         )
 
@@ -102,14 +98,6 @@ class MappedEvaluator(AbstractEvaluator):
         points, _ = self.map.to_points(positions)
         return points, None if score is None else self.map.slope_of_points(points, positions, score)
 
-    def _shifted(self, values: EndpointValues, points: Rows, log_volume: Vector) -> EndpointValues:
-        """Log densities of the noise.
-
-        A trajectory of noise may lead to points that no draw comes near, and a density may overflow there. NaN at such
-        points counts as no mass.
-        """
-        xp = namespace(log_volume, values.log_base)
-        away = xp.max(xp.abs((points - self.map.center) / self.map.scale), axis=-1)
-        is_far = ~(away < _FARTHEST)
-        shifted = (xp.where(is_far & xp.isnan(value), -xp.inf, value + log_volume) for value in values)
-        return EndpointValues(*(xp.asarray(new, old.dtype) for new, old in zip(shifted, values, strict=True)))
+    def _shifted(self, values: EndpointValues, log_volume: Vector) -> EndpointValues:
+        """Log densities of the noise."""
+        return EndpointValues(*((value + log_volume).astype(value.dtype) for value in values))

@@ -13,8 +13,9 @@ from jaxtyping import Float, Int
 
 from ..arrays import one_thread, quiet
 from ..remarks import Refusal
+from .components import Component
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
-from .maps import Component, TriangularMap
+from .maps import TriangularMap
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
 """Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""

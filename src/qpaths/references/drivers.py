@@ -22,6 +22,8 @@ _STEP, _STRONG = 2.0, 0.15
 """Standard deviations by which a driver is moved, and the mean change of the log precisions of the
 others, each at most 1, that counts."""
 _MOST_TRIED, _MOST = 16, 4
+_EXPLAINED, _PER_DIMENSION = 0.2, 5
+"""Share of the variance of the log size of scores that a direction must explain, and draws for each dimension."""
 
 Curvatures = Callable[[Rows], Rows]
 """The diagonal of minus the Hessian at some points."""
@@ -53,6 +55,37 @@ def find_drivers(positions: Rows, scores: Rows, curvatures: Curvatures) -> tuple
     strength = np.mean(np.minimum(change, 1.0), axis=-1).max(axis=0)
     order = np.argsort(-np.nan_to_num(strength))[:_MOST]
     return tuple(int(tried[k]) for k in order if strength[k] > _STRONG)
+
+
+@quiet()
+def find_direction(positions: Rows, scores: Rows) -> Float[np.ndarray, "d d"] | None:
+    """A rotation of which the first axis goes with the size of all scores together; None where none does.
+
+    For hyperparameters that are combinations of the coordinates.
+    """
+    x, slopes = np.asarray(positions, float), np.asarray(scores, float)
+    num, dimension = x.shape
+    if num < _PER_DIMENSION * dimension or not np.isfinite(slopes).all():
+        return None
+    try:
+        factor = np.linalg.cholesky(np.cov(x.T))
+    except np.linalg.LinAlgError:
+        return None
+    white = np.linalg.solve(factor, (x - x.mean(axis=0)).T).T
+    log_size = np.log(np.sum((slopes @ factor) ** 2, axis=1) + 1e-300)
+    log_size -= log_size.mean()
+    coefficients = np.linalg.lstsq(white, log_size, rcond=None)[0]
+    left = np.sum((log_size - white @ coefficients) ** 2) / np.sum(log_size**2) * (num / (num - dimension))
+    if not left < 1 - _EXPLAINED:
+        return None
+    return rotation_to(np.linalg.solve(factor.T, coefficients))
+
+
+def rotation_to(axis: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:
+    """An orthogonal matrix of which the first column is an axis, or its opposite: a reflection."""
+    first = np.eye(len(axis))[0]
+    mirror = axis / np.linalg.norm(axis) + (1 if axis[0] > 0 else -1) * first
+    return np.eye(len(axis)) - 2 * np.outer(mirror, mirror) / (mirror @ mirror)
 
 
 def _ranks(x: Rows) -> Rows:

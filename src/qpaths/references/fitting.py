@@ -7,7 +7,8 @@ from jaxtyping import Float
 
 from ..arrays import quiet
 from ..remarks import Refusal
-from .maps import Component, TriangularMap
+from .components import Component
+from .maps import TriangularMap
 
 Matrix = Float[np.ndarray, "d d"]
 HostRows = Float[np.ndarray, "n d"]

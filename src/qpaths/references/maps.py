@@ -10,7 +10,6 @@ is a product of matrices. The way back is a triangular solve for each block of c
 coordinate bends later ones.
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,8 +22,6 @@ from .._types import AnyArray, Rows, Vector
 from ..arrays import namespace
 from .drivers import Back, Modulation
 
-_HEAVY = 4.0
-"""Degrees of freedom of drivers."""
 _CLIP = 12.0
 """Standard deviations beyond which a coordinate bends the later ones no further."""
 
@@ -32,9 +29,10 @@ _CLIP = 12.0
 class TriangularMap(Module):
     """A map from noise z to points x, and back; rows are points.
 
-    `center`, `scale` and `order` make the standardized coordinates, `v = ((x - center) / scale)[order]`. The matrices
-    are strictly lower triangular. `squares` and `slopes` are None in a linear map. `inverse` holds, for each block, the
-    inverse of `1 - means` within it.
+    `center`, `scale` and `order` make the standardized coordinates, `v = ((x - center) / scale)[order]`, after x was
+    multiplied by the orthogonal matrix `rotation`, if there is one. The matrices are strictly lower triangular.
+    `squares` and `slopes` are None in a linear map. `inverse` holds, for each block, the inverse of `1 - means` within
+    it.
     """
 
     center: Float[AnyArray, " d"]
@@ -46,6 +44,7 @@ class TriangularMap(Module):
     slopes: Float[AnyArray, "d d"] | None
     inverse: Float[AnyArray, "d d"]
     modulation: Modulation | None
+    rotation: Float[AnyArray, "d d"] | None
     ends: tuple[int, ...] = eqx.field(static=True)
     """Where the blocks end."""
 
@@ -59,6 +58,7 @@ class TriangularMap(Module):
         squares: np.ndarray | None = None,
         slopes: np.ndarray | None = None,
         modulation: Modulation | None = None,
+        rotation: np.ndarray | None = None,
     ) -> "TriangularMap":
         """The map with these terms; matrices of zeros count as none."""
         squares, slopes = (None if part is None or not part.any() else part for part in (squares, slopes))
@@ -66,7 +66,9 @@ class TriangularMap(Module):
         inverse = np.zeros_like(means)
         for start, end in _pairs(ends):
             inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
-        return TriangularMap(center, scale, order, means, log_scales, squares, slopes, inverse, modulation, ends)
+        return TriangularMap(
+            center, scale, order, means, log_scales, squares, slopes, inverse, modulation, rotation, ends
+        )
 
     @staticmethod
     def linear(mean: Float[np.ndarray, " d"], factor: Float[np.ndarray, "d d"]) -> "TriangularMap":
@@ -97,7 +99,7 @@ class TriangularMap(Module):
 
     def to_noise(self, positions: Rows) -> tuple[Rows, Vector]:
         """Noise at some points, and the log determinant of its derivative by the points."""
-        v = self._standardized(positions)
+        v = self.standardized(positions)
         features = self._features(v)
         log_scales = self._log_scales(v, features)
         noise = (v - self._means(v, features)) * namespace(v).exp(-log_scales)
@@ -114,12 +116,14 @@ class TriangularMap(Module):
             right = self._means(before, features, own) + xp.exp(log_scales) * noise[:, own]
             v, scales = _put(v, own, right @ self.inverse[own, own].T), _put(scales, own, log_scales)
         positions = self.center + self.scale * v[:, xp.argsort(self.order)]
+        if self.rotation is not None:
+            positions = positions @ self.rotation.T
         return positions, self._log_volume(scales, v)
 
     def slope_of_points(self, positions: Rows, noise: Rows, noise_slope: Rows) -> Rows:
         """Gradient by the points of `h(noise) + log |d noise / d points|`, where `noise_slope` is that of h."""
         xp = namespace(positions)
-        v = self._standardized(positions)
+        v = self.standardized(positions)
         pulled = noise_slope * xp.exp(-self._log_scales(v, self._features(v)))
         slope = pulled - pulled @ self.means
         bent, inside = _bent(v), xp.abs(v) < _CLIP
@@ -129,7 +133,8 @@ class TriangularMap(Module):
             slope = slope - xp.where(inside, (noise_slope * noise + 1.0) @ self.slopes, 0.0)
         if self.modulation is not None:
             slope = slope - self._by_modulation(v, pulled, noise_slope * noise + 1.0)
-        return slope[:, xp.argsort(self.order)] / self.scale
+        slope = slope[:, xp.argsort(self.order)] / self.scale
+        return slope if self.rotation is None else slope @ self.rotation.T
 
     def slopes_of_noise(self, positions: Rows, noise: Rows, point_slopes: list[Rows]) -> list[Rows]:
         """Gradients by the noise of `h(points) + log |d points / d noise|`, where `point_slopes` are those of each h.
@@ -137,7 +142,7 @@ class TriangularMap(Module):
         Back through the triangle: `(d noise / d v)' a = d h / d v`, block by block from the last.
         """
         xp = namespace(positions)
-        v = self._standardized(positions)
+        v = self.standardized(positions)
         bent, inside = _bent(v), xp.abs(v) < _CLIP
         scales = xp.broadcast_to(xp.exp(self._log_scales(v, self._features(v))), v.shape)
         volume = 0.0 if self.slopes is None else xp.where(inside, xp.sum(self.slopes, axis=0), 0.0)
@@ -147,7 +152,7 @@ class TriangularMap(Module):
             volume = volume + self._by_modulation(v, xp.zeros_like(v), xp.ones_like(v))
         at = bent, inside, scales, modulated
         return [
-            self._solve_back(slope[:, self.order] * self.scale[self.order] + volume, at, noise)
+            self._solve_back(self._rotated(slope)[:, self.order] * self.scale[self.order] + volume, at, noise)
             for slope in point_slopes
         ]
 
@@ -193,8 +198,12 @@ class TriangularMap(Module):
         whole = (xp.concatenate([none, part], axis=-1) for part in (pulled, of_scales))
         return total + modulation.to_drivers(at, *whole)[:, own]
 
-    def _standardized(self, positions: Rows) -> Rows:
-        return ((positions - self.center) / self.scale)[:, self.order]
+    def standardized(self, positions: Rows) -> Rows:
+        """Coordinates with a spread of about one, in the order of the map."""
+        return ((self._rotated(positions) - self.center) / self.scale)[:, self.order]
+
+    def _rotated(self, rows: Rows) -> Rows:
+        return rows if self.rotation is None else rows @ self.rotation
 
     def _features(self, v: Any) -> Any:
         """Of the drivers, where they are among the coordinates that are known."""
@@ -250,52 +259,3 @@ def _block_ends(
         bends[modulation.num_drivers - 1] = True
         bends[np.asarray(modulation.before)[np.asarray(modulation.turns).any(axis=-1)]] = True
     return tuple(sorted({*(np.flatnonzero(bends[:-1]) + 1).tolist(), dimension}))
-
-
-class Component(Module):
-    """Noise of a Student-t distribution through a triangular map: one part of a reference.
-
-    The drivers of a modulated map have heavy noise of their own: how far they reach decides what the others can be.
-    """
-
-    df: float = eqx.field(static=True)
-    map: TriangularMap
-
-    @staticmethod
-    def linear(df: float, mean: np.ndarray, scale_matrix: np.ndarray) -> "Component":
-        """The multivariate Student-t distribution. NumPy raises an error where the matrix is not positive definite."""
-        return Component(df, TriangularMap.linear(mean, np.linalg.cholesky(scale_matrix)))
-
-    def log_prob_and_slope(self, positions: Rows) -> tuple[Vector, Rows]:
-        """Log density and its gradient."""
-        noise, log_volume = self.map.to_noise(positions)
-        found = [_student(df, noise[:, own]) for df, own in self._parts]
-        log_prob = sum((value for value, _ in found), log_volume)
-        noise_slope = namespace(noise).concatenate([slope for _, slope in found], axis=-1)
-        slope = self.map.slope_of_points(positions, noise, noise_slope)
-        return log_prob.astype(positions.dtype), slope.astype(positions.dtype)
-
-    def draw(self, stream: Any, num: int) -> Rows:
-        """`num` rows."""
-        normals, *gammas = stream.split(1 + len(self._parts))
-        noise = normals.normal((num, self.map.dimension))
-        mixing = [own.gamma(0.5 * df, (num, 1)) / (0.5 * df) for (df, _), own in zip(self._parts, gammas, strict=True)]
-        parts = [noise[:, own] / mixed**0.5 for (_, own), mixed in zip(self._parts, mixing, strict=True)]
-        return self.map.to_points(namespace(noise).concatenate(parts, axis=-1))[0]
-
-    @property
-    def _parts(self) -> list[tuple[float, slice]]:
-        """Degrees of freedom of groups of coordinates of the noise."""
-        if self.map.modulation is None:
-            return [(self.df, slice(None))]
-        num = self.map.modulation.num_drivers
-        return [(_HEAVY, slice(0, num)), (self.df, slice(num, None))]
-
-
-def _student(df: float, noise: Rows) -> tuple[Vector, Rows]:
-    """Log density of standard Student-t noise, and its gradient."""
-    xp, dimension = namespace(noise), noise.shape[1]
-    squared = xp.sum(noise**2, axis=-1)
-    constant = math.lgamma(0.5 * (df + dimension)) - math.lgamma(0.5 * df) - 0.5 * dimension * math.log(math.pi * df)
-    log_prob = constant - 0.5 * (df + dimension) * xp.log1p(squared / df)
-    return log_prob, -((df + dimension) / (df + squared))[..., None] * noise

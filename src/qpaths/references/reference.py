@@ -14,9 +14,12 @@ from ..densities import DensityLike, draw, evaluate
 from ..evaluation import AbstractEvaluator, Layout
 from ..numerics import log_ess
 from ..standard_errors import importance_log_evidence
+from .components import Component
 from .coordinates import MappedEvaluator
 from .fitting import fit_reference
-from .maps import Component
+
+_FARTHEST = 7.0
+"""Size of the noise beyond which NaN is not the fault of a density."""
 
 
 class Reference(Module):
@@ -48,6 +51,12 @@ class Reference(Module):
         slope = sum(parts[:, i : i + 1] * own for i, (_, own) in enumerate(found))
         # Where the base has no mass its slope means nothing.
         return value, slope + xp.where(parts[:, -1:] > 0, parts[:, -1:] * inner_slope, 0.0)
+
+    def is_far(self, positions: Rows) -> Any:
+        """Which rows lie beyond all draws of the target that anyone expects."""
+        xp = namespace(positions)
+        away = [xp.max(xp.abs(component.map.to_noise(positions)[0]), axis=-1) for component in self.components]
+        return ~(xp.min(xp.stack(away), axis=0) < _FARTHEST)
 
     def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
         """Rows of draws; `draw_inner(stream, num)` makes those of the base."""

@@ -18,11 +18,12 @@ from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
+from ..references.components import Component
+from ..references.conditional import conditional_design
 from ..references.coordinates import MappedEvaluator
 from ..references.curves import fit_map
 from ..references.fitting import Fit, fit_in_noise
-from ..references.maps import Component
-from ..references.modulated import Design, conditional_design
+from ..references.modulated import Design
 from ..references.reference import Reference, share_outside
 from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule

@@ -8,15 +8,16 @@ from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
+from ..references.components import Component
 from ..references.drivers import Modulation
-from ..references.maps import Component, TriangularMap
+from ..references.maps import TriangularMap
 from ..references.reference import Reference
 from ..remarks import Remark
 from ..schedules import FixedSchedule
 from .candidates import from_base
 from .compare import with_delta
 
-_TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes")
+_TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes", "rotation")
 _MODULATION = ("knots", "shifts", "widths", "before", "turns")
 
 
