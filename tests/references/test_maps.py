@@ -10,6 +10,7 @@ from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedEvaluator
+from qpaths.references.drivers import Modulation
 from qpaths.references.maps import TriangularMap
 from qpaths.references.reference import Reference
 
@@ -34,7 +35,24 @@ def linear():
     return TriangularMap.linear(rng.standard_normal(DIMENSION), factor)
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved])
+def modulated():
+    """Two drivers that change means, slopes and scales of the others, after a rotation."""
+    rng = np.random.default_rng(2)
+    width, num_before = 1 + 2 + 2 * 3 + 1, 2
+    shifts, widths = (size * rng.standard_normal((DIMENSION, width)) for size in (0.2, 0.1))
+    turns = 0.1 * rng.standard_normal((DIMENSION, num_before, width))
+    shifts[:2], widths[:2], turns[:3] = 0, 0, 0
+    before = np.array([[0, 0], [0, 0], [0, 0], [2, 1], [3, 2]])
+    modulation = Modulation(np.sort(rng.standard_normal((2, 4)), axis=1), shifts, widths, before, turns)
+    plain = curved()
+    means = np.tril(0.3 * rng.standard_normal((DIMENSION, DIMENSION)), -1)
+    rotation = np.linalg.qr(rng.standard_normal((DIMENSION, DIMENSION)))[0]
+    return TriangularMap.of(
+        plain.center, plain.scale, plain.order, means, plain.log_scales, None, plain.slopes, modulation, rotation
+    )
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, modulated])
 
 
 @MAPS

@@ -54,12 +54,12 @@ class Axes(NamedTuple):
     def standard(self, rows: Matrix) -> Matrix:
         return (rows - self.center) / self.spread
 
-    def extended(self, rows: Matrix) -> Matrix:
+    def extended(self, rows: Matrix) -> Float[np.ndarray, "n e"]:
         """All coordinates and combinations."""
         standard = self.standard(rows)
         return np.concatenate([standard, standard @ self.rotation[:, self.combined]], axis=1)
 
-    def extended_scores(self, scores: Matrix) -> Matrix:
+    def extended_scores(self, scores: Matrix) -> Float[np.ndarray, "n e"]:
         """Derivatives of the log density in each of them."""
         standard = scores * self.spread
         return np.concatenate([standard, standard @ self.rotation[:, self.combined]], axis=1)

@@ -17,8 +17,11 @@ from .drivers import find_direction, find_drivers, rotation_to
 from .fitting import HostRows, Matrix
 from .modulated import Design
 
-_DESIGN, _DESIGN_ROUNDS = 20, 12
-"""Values of the drivers in each round, for each of them; and rounds."""
+Values = Float[np.ndarray, "n k"]
+Rest = Float[np.ndarray, "n r"]
+
+_FIRST, _DESIGN, _DESIGN_ROUNDS = 8, 20, 13
+"""Values of the drivers in the first round and in each other one, for each of them; and rounds."""
 _EXPLORING, _LONGEST, _JITTER = 0.2, 2.5, 0.3
 """Power of the mass by which values far out are chosen, how far beyond them the search goes, and noise added to it."""
 _CROWDED = 0.3
@@ -29,11 +32,12 @@ _PLAUSIBLE = (1, 2)
 """Numbers of drivers among the coordinates as they are."""
 _FEWEST_ROUNDS, _EXPECTED_NEWTON = 2, 2.5
 """Rounds that must be affordable, and Newton steps that they are expected to take."""
-_MAX_NEWTON, _SETTLED, _EXACT = 8, 1e-2, 1e-3
-"""Newton steps, the gain in nats below which there is no other, and the share of the gain before below which a step was
-exact."""
-_FEWEST = 6
-"""Effective number of values for each driver, below which weights are flattened."""
+_MAX_CHORD, _MAX_NEWTON = 8, 6
+"""Steps with the curvature of a neighbor, and with curvature of their own."""
+_SETTLED, _EXACT = 1e-2, 1e-3
+"""Gain in nats below which there is no other step, and share of the gain before below which a step was exact."""
+_FEWEST = 10
+"""Optima for each driver that are enough."""
 _DEEPEST = 9.0
 """Nats below the largest mass at which values of the drivers do not matter."""
 _NUM_DRAWS = 5000
@@ -73,8 +77,8 @@ def conditional_design(
 class _Optima(NamedTuple):
     """For some values of the drivers: where the rest is most likely, a root of its covariance, and its log mass."""
 
-    values: HostRows
-    rest: HostRows
+    values: Values
+    rest: Rest
     factors: Float[np.ndarray, "n r r"]
     log_mass: Float[np.ndarray, " n"]
 
@@ -104,7 +108,7 @@ class _Search:
         self._choose(())
 
     def axis(self, optima: _Optima) -> Float[np.ndarray, " d"]:
-        """The direction in which optima differ most, those where the rest is narrow: elsewhere the rest leads astray."""
+        """The direction in which optima differ most; only of those where the rest is narrow and cannot lead astray."""
         volume = np.linalg.slogdet(optima.factors)[1]
         narrow = volume <= np.median(volume)
         rows = np.empty((int(np.sum(narrow)), self.draws.shape[1]))
@@ -127,13 +131,14 @@ class _Search:
         """Optima for values of the drivers all over their range, as far as they have mass."""
         self._choose(drivers)
         mean, factor = _moments(self.values, None)
-        optima = self._optima(mean + 2 * _heavy(stream.fold(0), len(drivers)) @ factor.T)
+        first = _FIRST * len(drivers)
+        optima = self._optima(mean + 2 * _heavy(stream.fold(0), first, len(drivers)) @ factor.T, None)
         for number in range(1, _DESIGN_ROUNDS):
-            if len(optima.values) < _FEWEST * len(drivers):
+            if len(optima.values) < 2 * len(drivers):
                 return None
             if self.num_gradients * (number + 1) / number > self.max_gradients:
                 break
-            optima = optima.joined(self._optima(_stretched(optima, stream.fold(number))))
+            optima = optima.joined(self._optima(_stretched(optima, stream.fold(number)), optima))
         return optima
 
     def design(self, optima: _Optima, stream: Any) -> Design | None:
@@ -163,12 +168,30 @@ class _Search:
             np.tile(optima.weights(1.0), repeats),
         )
 
-    def _optima(self, values: HostRows) -> _Optima:
-        """Newton's method for the rest at all values at once, from what a linear regression on the drivers expects."""
-        mean = np.mean(self.values, axis=0)
-        slope = np.linalg.lstsq(self.values - mean, self.rest - np.mean(self.rest, axis=0), rcond=None)[0]
-        rest = np.mean(self.rest, axis=0) + (values - mean) @ slope
-        height, gradient = self._evaluate(values, rest)
+    def _optima(self, values: Values, known: _Optima | None) -> _Optima:
+        """Newton's method for the rest at all values at once.
+
+        It starts where a linear regression on the drivers expects the optimum or, better, from the nearest known one,
+        whose curvature serves until the steps become small.
+        """
+        if known is None:
+            mean = np.mean(self.values, axis=0)
+            slope = np.linalg.lstsq(self.values - mean, self.rest - np.mean(self.rest, axis=0), rcond=None)[0]
+            rest = np.mean(self.rest, axis=0) + (values - mean) @ slope
+            height, gradient = self._evaluate(values, rest)
+        else:
+            white = np.linalg.solve(_moments(known.values, None)[1], np.concatenate([known.values, values]).T).T
+            old, new = np.split(white, [len(known.values)])
+            nearest = np.argmin(np.sum((new[:, None] - old) ** 2, axis=-1), axis=1)
+            rest, factors = known.rest[nearest].copy(), known.factors[nearest]
+            height, gradient = self._evaluate(values, rest)
+            for _ in range(_MAX_CHORD):
+                slopes = np.einsum("nji,nj->ni", factors, gradient)
+                at = np.flatnonzero(np.isfinite(height) & (0.5 * np.sum(slopes**2, axis=1) > 0.1 * _SETTLED))
+                if not at.size:
+                    break
+                step = np.einsum("nij,nj->ni", factors[at], slopes[at])
+                self._advance(values, rest, height, gradient, at, step)
         precision = np.tile(np.eye(rest.shape[1]), (len(rest), 1, 1))
         going = np.isfinite(height) & np.isfinite(gradient).all(axis=1)
         good = np.zeros(len(rest), bool)
@@ -208,7 +231,7 @@ class _Search:
             if not left.size:
                 break
 
-    def _precision(self, values: HostRows, rest: HostRows) -> Float[np.ndarray, "n r r"]:
+    def _precision(self, values: Values, rest: Rest) -> Float[np.ndarray, "n r r"]:
         """Minus the Hessian of the rest, by differences of gradients."""
         num, width = rest.shape
         offsets = np.diag(float(np.finfo(self.evaluator.layout.dtype).eps) ** 0.25 * self.spread)
@@ -218,7 +241,7 @@ class _Search:
         precision = (behind - ahead) / (2 * np.diag(offsets)[:, None])
         return 0.5 * (precision + np.swapaxes(precision, 1, 2))
 
-    def _evaluate(self, values: HostRows, rest: HostRows) -> tuple[Any, Any]:
+    def _evaluate(self, values: Values, rest: Rest) -> tuple[Any, Any]:
         rows = np.empty((len(rest), len(self.drivers) + len(self.others)))
         rows[:, self.drivers], rows[:, self.others] = values, rest
         found = self.evaluator.waypoints(rows if self.rotation is None else rows @ self.rotation.T)
@@ -228,21 +251,20 @@ class _Search:
         return np.array(found.features.log_target, float), slopes[:, self.others]
 
 
-def _moments(values: HostRows, weights: Any) -> tuple[Any, Any]:
+def _moments(values: Values, weights: Any) -> tuple[Any, Any]:
     """Weighted mean, and a root of the covariance."""
     covariance = np.atleast_2d(np.cov(values.T, aweights=weights))
     ridge = 1e-9 * np.trace(covariance) * np.eye(len(covariance))
     return np.average(values, axis=0, weights=weights), np.linalg.cholesky(covariance + ridge)
 
 
-def _heavy(stream: Any, num_drivers: int) -> HostRows:
+def _heavy(stream: Any, num: int, num_drivers: int) -> Values:
     """Heavy-tailed noise."""
     normals, gammas = stream.split(2)
-    num = _DESIGN * num_drivers
     return normals.normal((num, num_drivers)) / (gammas.gamma(0.5 * _DF, (num, 1)) / (0.5 * _DF)) ** 0.5
 
 
-def _stretched(optima: _Optima, stream: Any) -> HostRows:
+def _stretched(optima: _Optima, stream: Any) -> Values:
     """New values on lines through two old ones, beyond the one that has few others nearby.
 
     So the search follows ridges, and reaches the end of a long one in a few rounds (the moves of Goodman and Weare,

@@ -123,11 +123,7 @@ class Modulation(Module):
 
     def features(self, v: Any) -> Any:
         """At rows of which the first columns are the drivers."""
-        xp = namespace(v)
-        u = xp.clip(v[:, : self.num_drivers], -_CLIP, _CLIP)
-        bent = [_parabola(xp, u[:, k], *ends)[0] for k, ends in self._intervals(xp)]
-        products = [u[:, i] * u[:, j] for i, j in self._pairs]
-        return xp.stack([xp.ones_like(u[:, 0]), *xp.moveaxis(u, 1, 0), *bent, *products], axis=-1)
+        return features_of(v, self.knots)
 
     def means(self, v: Any, features: Any, own: slice) -> Any:
         """What is added to the means of some coordinates."""
@@ -159,21 +155,32 @@ class Modulation(Module):
         u, num = at.positions[:, : self.num_drivers], self.num_drivers
         inside = xp.abs(u) < _CLIP
         slopes = [total[:, 1 + k] for k in range(num)]
-        for i, (k, ends) in enumerate(self._intervals(xp)):
+        for i, (k, ends) in enumerate(_intervals(xp, self.knots)):
             slopes[k] = slopes[k] + total[:, 1 + num + i] * _parabola(xp, u[:, k], *ends)[1]
-        first = total.shape[1] - len(self._pairs)
-        for i, (k, other) in enumerate(self._pairs):
+        pairs = _pairs(num)
+        first = total.shape[1] - len(pairs)
+        for i, (k, other) in enumerate(pairs):
             slopes[k] = slopes[k] + total[:, first + i] * u[:, other]
             slopes[other] = slopes[other] + total[:, first + i] * u[:, k]
         return xp.where(inside, xp.stack(slopes, axis=-1), 0.0)
 
-    @property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return [(i, j) for i in range(self.num_drivers) for j in range(i)]
 
-    def _intervals(self, xp: Any) -> list[tuple[int, tuple[Any, Any]]]:
-        knots, num = xp.asarray(self.knots), self.knots.shape[1]
-        return [(k, (knots[k, i], knots[k, i + 1])) for k in range(self.num_drivers) for i in range(num - 1)]
+def features_of(v: Any, knots: Float[AnyArray, "k n"]) -> Any:
+    """The features of drivers, which are the first columns of some rows."""
+    xp, num = namespace(v), knots.shape[0]
+    u = xp.clip(v[:, :num], -_CLIP, _CLIP)
+    bent = [_parabola(xp, u[:, k], *ends)[0] for k, ends in _intervals(xp, knots)]
+    products = [u[:, i] * u[:, j] for i, j in _pairs(num)]
+    return xp.stack([xp.ones_like(u[:, 0]), *xp.moveaxis(u, 1, 0), *bent, *products], axis=-1)
+
+
+def _pairs(num: int) -> list[tuple[int, int]]:
+    return [(i, j) for i in range(num) for j in range(i)]
+
+
+def _intervals(xp: Any, knots: Any) -> list[tuple[int, tuple[Any, Any]]]:
+    knots = xp.asarray(knots)
+    return [(k, (knots[k, i], knots[k, i + 1])) for k in range(knots.shape[0]) for i in range(knots.shape[1] - 1)]
 
 
 def _parabola(xp: Any, u: Any, low: Any, high: Any) -> tuple[Any, Any]:

@@ -187,7 +187,7 @@ class TriangularMap(Module):
             solved = _put(solved, own, scales[:, own] * (rest @ self.inverse[own, own]))
         return solved
 
-    def _modulated_back(self, at: Back, pulled: Rows, of_scales: Rows, own: slice, late: slice) -> Rows:
+    def _modulated_back(self, at: Back, pulled: Any, of_scales: Any, own: slice, late: slice) -> Any:
         """What late coordinates add to the slopes of own ones; all drivers are one block, or the last blocks solved."""
         modulation: Any = self.modulation
         total = modulation.to_others(at, pulled, own, late)

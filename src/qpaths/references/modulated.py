@@ -8,7 +8,7 @@ from jaxtyping import Float
 from ..arrays import one_thread, quiet
 from .components import Component
 from .curves import MEAN_LOG_NORMAL
-from .drivers import Modulation
+from .drivers import Modulation, features_of
 from .fitting import HostRows, Matrix
 from .maps import TriangularMap
 
@@ -18,7 +18,8 @@ _NUM_EARLIER, _NUM_BEFORE = 24, 2
 """Earlier coordinates on which the mean of a coordinate depends, and those of them whose slopes depend on drivers."""
 _LIGHTEST = 30.0
 _RIDGE = 1e-6
-_NUM_ROUNDS = 6
+_NUM_ROUNDS, _CONVERGED = 20, 0.01
+"""Rounds of a regression at most, and the change of the log scale that ends them."""
 _NUM_FITS, _BOOST = 3, 1.0
 """Fits, and by how many nats the weight of draws that are far above the fit may grow from one to the next."""
 _MISSED, _MOST_MISSED = 3.0, 1e-3
@@ -83,8 +84,7 @@ def _fit_map(design: Design) -> TriangularMap:
     scale = np.sqrt(weights @ (x - center) ** 2 / num)
     v = ((x - center) / scale)[:, order]
     knots = np.quantile(v[:, :num_drivers], np.linspace(0.01, 0.99, _KNOTS[num_drivers > 1]), axis=0).T
-    none = np.zeros((dimension, 0))
-    features = Modulation(knots, none, none, none, none[:, :, None]).features(v)
+    features = features_of(v, knots)
     width = features.shape[1]
     means, log_scales = np.zeros((dimension, dimension)), np.zeros(dimension)
     shifts, widths = np.zeros((dimension, width)), np.zeros((dimension, width))
@@ -119,7 +119,10 @@ def _regression(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> tuple[An
         precision = np.exp(np.clip(-2 * of_scale @ width, -60.0, 60.0))
         mean = _solve(of_mean, weights * precision, own)
         excess = np.clip((own - of_mean @ mean) ** 2 * precision, 0.0, 30.0) - 1
-        width = width + np.clip(0.5 * _solve(of_scale, weights, excess), -0.5, 0.5)
+        change = np.clip(0.5 * _solve(of_scale, weights, excess), -0.5, 0.5)
+        width = width + change
+        if np.sqrt(np.mean((of_scale @ change) ** 2)) < _CONVERGED:
+            break
     return mean, width
 
 
