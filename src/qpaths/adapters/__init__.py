@@ -1,1 +1,6 @@
 """Bridges to other packages, each an optional extra that is imported only where it is used."""
+
+from .model import Model as Model
+from .numpyro import from_numpyro as from_numpyro
+from .priors import from_prior as from_prior
+from .pymc import from_pymc as from_pymc

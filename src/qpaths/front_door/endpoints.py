@@ -1,5 +1,7 @@
 """The endpoints of a model's path, from what a user gives."""
 
+import dataclasses
+import hashlib
 import inspect
 from typing import Any
 
@@ -7,8 +9,50 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..adapters.model import Model
+from ..adapters.priors import from_prior
 from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
 from ..paths import AbstractPath, GeometricPath
+from ..results import Result
+
+
+def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: dict[str, Any]) -> Model | None:
+    """The model with named variables that a user gave, itself or as a prior and a likelihood; None where there is none.
+
+    `others` are the arguments that say what such a model says, by name.
+    """
+    if isinstance(base, Model):
+        others |= {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+    elif prior is None:
+        return None
+    else:
+        others |= {"base": base}
+    given = [name for name, part in others.items() if part is not None]
+    if given:
+        what = "a model" if isinstance(base, Model) else "`prior` and `log_likelihood`"
+        raise ValueError(f"{what} is all that is needed, got also {', '.join(given)}: leave that out.")
+    if isinstance(base, Model):
+        return base
+    if log_likelihood is None:
+        raise ValueError("`log_likelihood` must be given with `prior`: a function of the variables by name.")
+    return from_prior(prior, log_likelihood, data)
+
+
+def with_names(result: Result, model: Model | None, data: Any) -> Result:
+    """The result with the variables of the model as samples, and with digests of the data."""
+    result = dataclasses.replace(result, data=digests(data))
+    if model is None:
+        return result
+    return dataclasses.replace(result, samples=model.named(result.samples), unconstrained=result.samples)
+
+
+def digests(data: Any) -> tuple[str, ...]:
+    """One for each array of the data, in single precision: the same for the same numbers, from whatever package."""
+    found = []
+    for leaf in jax.tree.leaves(data):
+        array = np.ascontiguousarray(np.asarray(leaf, np.float32))
+        found.append(hashlib.sha256(f"{array.shape}".encode() + array.tobytes()).hexdigest()[:16])
+    return tuple(sorted(found))
 
 
 def model_path(
@@ -61,7 +105,8 @@ def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
     likelihood = as_pytree(likelihood)
     arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
     function = _log_joint if prior.backend == "jax" else _numpy_log_joint
-    return GeometricPath(prior, Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend))
+    joint = Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend, batched=prior.batched)
+    return GeometricPath(prior, joint)
 
 
 def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
@@ -74,5 +119,11 @@ def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
 
 def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
     *data, x = data_and_x
-    log_prior = prior.log_prob(x)
-    return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
+    log_prior = np.asarray(prior.log_prob(x), float)
+    if log_prior.ndim == 0:
+        return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
+    # A prior that takes rows at once, with a likelihood that takes one point.
+    joint = np.full(log_prior.shape, -np.inf)
+    for row in np.flatnonzero(log_prior != -np.inf):
+        joint[row] = log_prior[row] + likelihood(jax.tree.map(lambda leaf: leaf[row], x), *data)  # noqa: B023
+    return joint

@@ -3,11 +3,13 @@
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
+from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, has_gradient
@@ -22,7 +24,7 @@ from ..tuning import tune_population
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .checks import NUM_PROBES, Balance, balance
-from .endpoints import model_path
+from .endpoints import model_path, named_model, path_given, with_names
 from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
@@ -32,13 +34,14 @@ _BLIND_STEPS = 10
 
 
 def evidence(
-    base: DensityLike | LogDensity | None = None,
+    base: DensityLike | LogDensity | Model | None = None,
     target: DensityLike | LogDensity | None = None,
     *,
     key: PRNGKey,
     log_prior: LogDensity | None = None,
     log_likelihood: LogLikelihood | None = None,
     sample_prior: Sampler | None = None,
+    prior: Mapping[str, Any] | None = None,
     data: PyTree | None = None,
     simulate: Simulator | None = None,
     backend: Backend = "jax",
@@ -53,7 +56,9 @@ def evidence(
     """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
     Give the endpoints (`base`, which can be sampled, and the unnormalized `target`), or `log_prior(x)`,
-    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Pilots choose where to anneal
+    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Or give a distribution for each
+    variable, `prior={"mu": dist.Normal(0, 10), ...}`, and a `log_likelihood` of the variables by name; or a whole model
+    of `qpaths.adapters` (`from_numpyro`, `from_pymc`). The samples of these two are variables by name. Pilots choose where to anneal
     from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
     frozen, until the standard error is small enough or the budget is spent. Each island's estimate of the evidence (not
     of its log) is unbiased, whatever the pilots chose. So is their mean if the budget ends the run. A run that stops at
@@ -76,7 +81,12 @@ def evidence(
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)
-    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
+    others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior}
+    model = named_model(base, prior, log_likelihood, data, others)
+    if model is not None:
+        path, likelihood, data = path_given(model.prior, model.log_likelihood, model.data), model.log_likelihood, model.data
+    else:
+        path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
     if simulate is not None and (data is None or likelihood is None):
         raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
     kernel, chosen = _kernel_for(path) if kernel is None else (kernel, ())
@@ -125,7 +135,8 @@ def evidence(
         warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {stopped}.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    return islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
+    result = islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
+    return with_names(result, model, data)
 
 
 def _warn(found: list[Remark]) -> None:
