@@ -32,6 +32,7 @@ from .families import MultivariateStudentT as MultivariateStudentT
 from .families import Normal as Normal
 from .families import StudentT as StudentT
 from .front_door import evidence as evidence
+from .front_door import evidence_from_draws as evidence_from_draws
 from .kernels import HMC as HMC
 from .kernels import MALA as MALA
 from .kernels import IndependentMH as IndependentMH

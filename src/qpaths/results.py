@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from . import storage
+from . import draws_remarks, storage
 from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
