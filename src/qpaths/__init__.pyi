@@ -22,6 +22,7 @@ from .algorithms import ParallelTempering as ParallelTempering
 from .algorithms import ThermodynamicIntegration as ThermodynamicIntegration
 from .algorithms import ThermodynamicObjective as ThermodynamicObjective
 from .algorithms import drive as drive
+from .comparison import compare as compare
 from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q

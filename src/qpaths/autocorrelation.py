@@ -16,8 +16,7 @@ def effective_size(values: Chains) -> float:
     that disagree count as little. As `arviz.ess(..., method="mean")`, which also splits the chains.
     """
     halves = _split(values)
-    num_chains, num = halves.shape
-    total = halves.size
+    num, total = halves.shape[1], halves.size
     within, mixed = _variances(halves)
     if not mixed > 0:
         return float(total)

@@ -9,7 +9,8 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from . import draws_remarks, storage
+from . import draws_remarks as _draws_remarks  # noqa: F401  (files may hold its remarks)
+from . import storage
 from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost

@@ -93,7 +93,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_every_command_has_help():
-    for command in ("list", "run", "report", "demo", "evidence", "data"):
+    for command in ("list", "run", "report", "demo", "evidence", "compare", "data"):
         done = _call(command, "--help")
         assert done.exit_code == 0
         assert "Usage" in done.output

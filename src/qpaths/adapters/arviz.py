@@ -92,7 +92,7 @@ def _log_likelihoods(result: Any, log_likelihood: Any, indices: np.ndarray) -> d
         found = jax.jit(jax.vmap(log_likelihood))(_take(result.samples, flat))
     else:
         raise TypeError(f"`log_likelihood` must be a model or a function of one sample, got {log_likelihood!r}.")
-    leaves = found if isinstance(found, dict) else {"y": found}
+    leaves: dict[str, Any] = found if isinstance(found, dict) else {"y": found}
     return {name: np.asarray(leaf).reshape(*indices.shape, *np.shape(leaf)[1:]) for name, leaf in leaves.items()}
 
 

@@ -100,7 +100,7 @@ def _from_scipy(name: str, part: Any) -> Variable:
         raise refuse_discrete(name, kind)
     kind = type(part).__name__.removesuffix("_frozen")
     if hasattr(part, "support"):
-        transform: Any = Bounded.between(*part.support(), name=name)
+        transform: Any = Bounded.between(name, *part.support())
         return Variable(lambda generator: np.asarray(part.rvs(random_state=generator)), part.logpdf, transform)
     if kind in ("multivariate_normal", "multivariate_t"):
         return Variable(lambda generator: np.asarray(part.rvs(random_state=generator)), part.logpdf, Bounded())

@@ -1,6 +1,6 @@
 """Priors as objects: a distribution for each name becomes density, sampler and transform of a model.
 
-    from_prior({"mu": dist.Normal(0, 10), "sigma": dist.HalfCauchy(2)}, lambda p: ...)
+from_prior({"mu": dist.Normal(0, 10), "sigma": dist.HalfCauchy(2)}, lambda p: ...)
 """
 
 import inspect

@@ -91,12 +91,12 @@ class _Graphs:
                     f"integrates to 1, such as `pm.Normal(0, 100)`."
                 )
         for rv in observed:
-            if np.issubdtype((value := _numbers(self.model.rvs_to_values[rv])).dtype, np.floating):
-                if (num := int(np.isnan(value).sum())) > 0:
-                    raise ValueError(
-                        f"the observed variable `{rv.name}` has {num} NaN among {value.size} values: leave the missing "
-                        f"ones out, or give a masked array, which PyMC fills in."
-                    )
+            value = _numbers(self.model.rvs_to_values[rv])
+            if np.issubdtype(value.dtype, np.floating) and (num := int(np.isnan(value).sum())) > 0:
+                raise ValueError(
+                    f"the observed variable `{rv.name}` has {num} NaN among {value.size} values: leave the missing "
+                    f"ones out, or give a masked array, which PyMC fills in."
+                )
 
     def _logp(self, variables: list[Any]) -> Any:
         return self.model.logp(vars=variables)

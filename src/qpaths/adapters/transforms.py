@@ -21,7 +21,7 @@ class Bounded(NamedTuple):
     upper: Any = None
 
     @staticmethod
-    def between(lower: Any, upper: Any, name: str) -> "Bounded":
+    def between(name: str, lower: Any, upper: Any) -> "Bounded":
         """The map to an interval whose ends may be infinite, the same ones for every coordinate."""
         ends = []
         for end in (np.asarray(lower, float), np.asarray(upper, float)):

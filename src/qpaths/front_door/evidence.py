@@ -58,12 +58,13 @@ def evidence(
     Give the endpoints (`base`, which can be sampled, and the unnormalized `target`), or `log_prior(x)`,
     `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Or give a distribution for each
     variable, `prior={"mu": dist.Normal(0, 10), ...}`, and a `log_likelihood` of the variables by name; or a whole model
-    of `qpaths.adapters` (`from_numpyro`, `from_pymc`). The samples of these two are variables by name. Pilots choose where to anneal
-    from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
-    frozen, until the standard error is small enough or the budget is spent. Each island's estimate of the evidence (not
-    of its log) is unbiased, whatever the pilots chose. So is their mean if the budget ends the run. A run that stops at
-    a standard error looks at what it found to decide when to stop, and its mean is a little low (by 0.04 to 0.15 of
-    that standard error where it was measured).
+    of `qpaths.adapters` (`from_numpyro`, `from_pymc`). The samples of these two are variables by name.
+
+    Pilots choose where to anneal from, the path, its schedule and the kernel (`qpaths.tune`); then independent
+    islands of SMC run with these settings frozen, until the standard error is small enough or the budget is spent.
+    Each island's estimate of the evidence (not of its log) is unbiased, whatever the pilots chose. So is their mean
+    if the budget ends the run. A run that stops at a standard error looks at what it found to decide when to stop,
+    and its mean is a little low (by 0.04 to 0.15 of that standard error where it was measured).
 
     `budget` counts evaluations of the target, a gradient as two, pilots included. `seconds` is another limit, counted
     from the call on; a first batch always runs. `standard_error` is what is good enough. By default a million
@@ -84,7 +85,11 @@ def evidence(
     others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior}
     model = named_model(base, prior, log_likelihood, data, others)
     if model is not None:
-        path, likelihood, data = path_given(model.prior, model.log_likelihood, model.data), model.log_likelihood, model.data
+        path, likelihood, data = (
+            path_given(model.prior, model.log_likelihood, model.data),
+            model.log_likelihood,
+            model.data,
+        )
     else:
         path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
     if simulate is not None and (data is None or likelihood is None):

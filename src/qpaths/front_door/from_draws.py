@@ -133,8 +133,8 @@ def _check_values(log_target: np.ndarray, layout: Layout, rows: np.ndarray) -> N
     if bad.size:
         point = points_as_text(layout, rows[bad[0]])
         raise ValueError(
-            f"the log density is {log_target[bad[0]]} at {bad.size} of {len(rows)} draws, first at {point}: these draws "
-            f"cannot come from it; check that model and draws belong together, and the units of the draws."
+            f"the log density is {log_target[bad[0]]} at {bad.size} of {len(rows)} draws, first at {point}: these "
+            f"draws cannot come from it; check that model and draws belong together, and the units of the draws."
         )
 
 
@@ -158,9 +158,7 @@ def _bridge(evaluator: Any, chains: Chains, stream: Any) -> _Bridge:
     """
     num_chains, num, dimension = chains.shape
     proposed = evaluator.draw(stream, _PROPOSED * num_chains * num)
-    forward, reverse = (
-        _log_ratio(evaluator, rows) for rows in (np.asarray(proposed), chains.reshape(-1, dimension))
-    )
+    forward, reverse = (_log_ratio(evaluator, rows) for rows in (np.asarray(proposed), chains.reshape(-1, dimension)))
     value = float(bridge(forward[None], -reverse[None])[0])
     offset = value - math.log(len(reverse) / len(forward))
     there, back = sigmoid(forward - offset), sigmoid(offset - reverse)

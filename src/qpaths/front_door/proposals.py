@@ -20,7 +20,7 @@ Matrix = Float[np.ndarray, "n d"]
 _SHARE = 0.05
 """Of the prior, or of a wide distribution, in a reference."""
 _WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
-"""How many times wider than the draws the wide distribution is; degrees of freedom of it and of a fit of last resort."""
+"""How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
 _MOST_SPLITS = 3
 _NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
 _FAR, _LOW = 3.0, 8.0
@@ -132,7 +132,10 @@ def mode_elsewhere(evaluator: AbstractEvaluator, rows: Matrix, stream: Any) -> t
 
 def _distances(points: Matrix, rows: Matrix, spread: np.ndarray) -> np.ndarray:
     """From each of at most a few hundred points to the nearest row, in units of the draws' spread."""
-    points, rows = points[:: max(1, len(points) // 256)] / spread if len(points) > 512 else points / spread, rows / spread
+    points, rows = (
+        points[:: max(1, len(points) // 256)] / spread if len(points) > 512 else points / spread,
+        rows / spread,
+    )
     return np.array([np.sqrt(np.min(np.sum((rows - point) ** 2, axis=1))) for point in points])
 
 
