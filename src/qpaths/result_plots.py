@@ -47,6 +47,7 @@ def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
     schedule.plot([0, *steps], [0.0, *betas], marker=".", color=_COLOR)
     schedule.set_ylabel(r"$\beta$")
     schedule.set_xlabel("step")
+    schedule.xaxis.get_major_locator().set_params(integer=True)
     for one in axes.ravel():
         one.spines[["top", "right"]].set_visible(False)
     return axes
@@ -141,6 +142,7 @@ def _pairs(columns: dict[str, np.ndarray], weights: np.ndarray, ax: Any) -> np.n
             else:
                 one.plot(others[drawn], values[drawn], ".", color=_COLOR, markersize=2, alpha=0.4)
                 one.spines[["top", "right"]].set_visible(False)
+            one.set_xlim(others.min(), others.max())
             if i == num - 1:
                 one.set_xlabel(other)
             if j == 0 and i > 0:

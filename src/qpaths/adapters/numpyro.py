@@ -1,7 +1,6 @@
 """A NumPyro model as prior, likelihood and named variables."""
 
 import warnings
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,7 +14,7 @@ from .model import Model, Named
 Trace = dict[str, dict[str, Any]]
 
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Model:
+def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
     """A NumPyro model, called with the arguments, for `qpaths.evidence` and `qpaths.evidence_from_draws`.
 
     The prior is what the latent sites say, the likelihood what the observed sites and factors say. The result's samples
@@ -72,7 +71,8 @@ class _Sites:
 
     def _look(self, trace: Trace, key: Any) -> Named:
         """Run the model once with traced draws: fills `trace`, and raises where a site cannot be handled."""
-        trace |= self._run(self.handlers.seed(self.model, key))
+        checked = self.handlers.substitute(self.model, substitute_fn=_check_latent)
+        trace |= self._run(self.handlers.seed(checked, key))
         for name, site in trace.items():
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
                 raise ValueError(
@@ -83,8 +83,6 @@ class _Sites:
         if not latent:
             raise ValueError("the model has no latent site, so its evidence is its likelihood: nothing to integrate.")
         for name, site in latent.items():
-            if from_numpyro_distribution(name, site["fn"]).values is not None:
-                raise refuse_discrete(name, type(site["fn"]).__name__)
             if site["scale"] is not None:
                 raise ValueError(
                     f"the prior of `{name}` is scaled (`handlers.scale` or a plate), so it does not integrate to 1: "
@@ -155,6 +153,12 @@ class _Sites:
 
 def _is_latent(site: dict[str, Any]) -> bool:
     return site["type"] == "sample" and not site["is_observed"]
+
+
+def _check_latent(site: dict[str, Any]) -> None:
+    """Raise, before anything is drawn from it, where the prior of a site cannot be handled."""
+    if _is_latent(site) and from_numpyro_distribution(site["name"], site["fn"]).values is not None:
+        raise refuse_discrete(site["name"], type(site["fn"]).__name__)
 
 
 def _is_factor(site: dict[str, Any]) -> bool:

@@ -85,6 +85,12 @@ class _Graphs:
             kind = str(getattr(rv.owner.op, "name", None) or type(rv.owner.op).__name__)
             if not rv.type.dtype.startswith("float"):
                 raise refuse_discrete(rv.name, kind)
+            transform = self.model.rvs_to_transforms[rv]
+            if "ordered" in type(transform).__name__.lower():
+                raise ValueError(
+                    f"the prior of `{rv.name}` has the transform `ordered`, which cuts the distribution without "
+                    f"normalizing it: sort the variable in a deterministic (`pt.sort`), or order the means otherwise."
+                )
             if kind.lower() in _IMPROPER:
                 raise ValueError(
                     f"the prior of `{rv.name}` is improper ({kind}), so the evidence is not defined: give one that "
