@@ -36,7 +36,7 @@ def r_hat(values: Chains) -> float:
     return float(np.sqrt(mixed / within)) if within > 0 else 1.0
 
 
-def _split(values: Chains) -> Chains:
+def _split(values: Chains) -> Float[np.ndarray, "halves m"]:
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, -half:]])
 

@@ -4,7 +4,7 @@ import dataclasses
 import html
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from jaxtyping import Float
@@ -14,6 +14,13 @@ from .remarks import Level
 from .results import Result, Status
 
 Column = Float[np.ndarray, " models"]
+
+if TYPE_CHECKING:
+    Results: TypeAlias = Mapping[str, Result]
+    Probabilities: TypeAlias = Mapping[str, float]
+else:
+    Results: TypeAlias = Any  # other things get an error of ours
+    Probabilities: TypeAlias = Any
 
 _SURE = 2.0
 """Standard errors by which a log Bayes factor must differ from 0."""
@@ -148,7 +155,7 @@ class Comparison:
         return pandas.DataFrame(columns, index=pandas.Index(self.names, name="model"))
 
 
-def compare(results: Mapping[str, Result], prior: Mapping[str, float] | None = None) -> Comparison:
+def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
     """Compare models by their evidence.
 
     Args:
@@ -185,7 +192,7 @@ def _level(result: Result) -> str:
     return "" if result.verdict is None else str(Level(result.verdict.level))
 
 
-def _log_prior(names: list[str], prior: Mapping[str, float] | None) -> Column:
+def _log_prior(names: list[str], prior: Probabilities | None) -> Column:
     """Log probabilities of the models before the data."""
     if prior is None:
         return np.full(len(names), -math.log(len(names)))
@@ -199,7 +206,7 @@ def _log_prior(names: list[str], prior: Mapping[str, float] | None) -> Column:
     return np.log(values / values.sum())
 
 
-def _check_same_data(results: Mapping[str, Result]) -> None:
+def _check_same_data(results: Results) -> None:
     """Raise where two results have no observed array in common."""
     known = [(name, set(result.data)) for name, result in results.items() if result.data]
     for name, data in known[1:]:

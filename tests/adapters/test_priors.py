@@ -20,9 +20,7 @@ EVERYTHING = {
     "rate": lambda p: dist.Uniform(0, p["sigma"]),
     "w": dist.Dirichlet(jnp.ones(3)),
     "chol": dist.LKJCholesky(3, 2.0),
-    "cuts": dist.TransformedDistribution(
-        dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()
-    ),
+    "cuts": dist.TransformedDistribution(dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform()),
     "theta": lambda p: dist.Normal(p["mu"], p["sigma"]).expand([2, 2]).to_event(1),
     "cov": dist.InverseWishart(5.0, jnp.eye(2)) if hasattr(dist, "InverseWishart") else dist.Wishart(5.0, jnp.eye(2)),
 }

@@ -87,10 +87,13 @@ def load_model(model: Path) -> dict[str, Any]:
         ) from error
     except Exception as error:
         raise ValueError(f"{model} cannot be run as Python ({type(error).__name__}: {error}).") from error
-    if "model" in found:
-        return {"base": _whole_model(model, found)}
-    if "prior" in found:
-        return {"base": from_prior(found["prior"], _function(model, found, "log_likelihood"), found.get("data"))}
+    try:
+        if "model" in found:
+            return {"base": _whole_model(model, found)}
+        if "prior" in found:
+            return {"base": from_prior(found["prior"], _function(model, found, "log_likelihood"), found.get("data"))}
+    except (ImportError, TypeError) as error:
+        raise ValueError(f"{model}: {error}") from error
     return {name: _function(model, found, name) for name in _NAMES}
 
 

@@ -15,7 +15,7 @@ from ..references.maps import Component
 from ..references.reference import Reference
 from ..remarks import Refusal
 
-Matrix = Float[np.ndarray, "n d"]
+Matrix = Float[np.ndarray, "_ d"]
 
 _SHARE = 0.05
 """Of the prior, or of a wide distribution, in a reference."""
