@@ -7,6 +7,7 @@ PyMC for its rows of `doors` and `closed`, and harmonic for `harmonic`.
 """
 
 import argparse
+import functools
 import importlib.util
 import subprocess
 import sys
@@ -21,7 +22,7 @@ jax.config.update("jax_enable_x64", True)
 
 import numpyro  # noqa: E402
 import numpyro.distributions as dist  # noqa: E402
-from ecosystem_models import CLOSED, DOORS, PIMA, SCHOOLS, SLOPES, Posterior  # noqa: E402
+from ecosystem_models import CLOSED, DOORS, PIMA, SCHOOLS, SLOPES  # noqa: E402
 
 import qpaths as qp  # noqa: E402
 from qpaths.adapters import from_prior  # noqa: E402
@@ -107,13 +108,18 @@ def closed(_):
 POSTERIORS = {"Pima": PIMA, "eight schools": SCHOOLS, "regression": SLOPES}
 
 
-def nuts(posterior: Posterior, seed: int):
-    """Four chains of 1,000 draws."""
-    kernel = numpyro.infer.NUTS(posterior.model, target_accept_prob=0.9)
-    mcmc = numpyro.infer.MCMC(
+@functools.cache
+def sampler(name):
+    """NUTS with four chains of 1,000 draws, compiled once for each posterior."""
+    kernel = numpyro.infer.NUTS(POSTERIORS[name].model, target_accept_prob=0.9)
+    return numpyro.infer.MCMC(
         kernel, num_warmup=500, num_samples=1000, num_chains=4, chain_method="vectorized", progress_bar=False
     )
-    mcmc.run(jax.random.key(seed), *posterior.args)
+
+
+def nuts(name, seed):
+    mcmc = sampler(name)
+    mcmc.run(jax.random.key(seed), *POSTERIORS[name].args)
     return mcmc
 
 
@@ -123,7 +129,7 @@ def draws(seeds):
         exact, own = posterior.exact, posterior.own()
         found = []
         for seed in range(seeds):
-            mcmc = nuts(posterior, seed)
+            mcmc = nuts(name, seed)
             begun = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -161,7 +167,7 @@ def harmonic(seeds):
         exact, own = posterior.exact, posterior.own()
         ours, theirs = [], []
         for seed in range(min(seeds, 5)):
-            mcmc = nuts(posterior, seed)
+            mcmc = nuts(name, seed)
             begun = time.process_time()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

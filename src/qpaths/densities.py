@@ -144,8 +144,9 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     value = jnp.asarray(density.log_prob(x))
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
+        called = name if name.startswith("log_") else f"{name}.log_prob"
         raise ValueError(
-            f"`{name}.log_prob` must return one number for one point, got shape {value.shape} for a point of shape "
+            f"`{called}` must return one number for one point, got shape {value.shape} for a point of shape "
             f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
         )
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)

@@ -1,6 +1,8 @@
-"""Bridges to other packages, each an optional extra that is imported only where it is used."""
+"""Bridges to other packages, each an optional extra that is imported only where it is used.
 
-from .model import Model as Model
-from .numpyro import from_numpyro as from_numpyro
-from .priors import from_prior as from_prior
-from .pymc import from_pymc as from_pymc
+The names are those of `__init__.pyi`. Lower layers import single files from here, so nothing is imported at once.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
