@@ -39,7 +39,7 @@ def test_factors_and_probabilities():
     # By the delta method the standard deviation is p (1 - p) 0.05, and 90 % lie within 1.645 of them.
     p = table.probabilities[1]
     np.testing.assert_allclose([low, high], p + 1.645 * 0.05 * p * (1 - p) * np.array([-1, 1]), rtol=0.02)
-    assert "b has the higher evidence: 2.00 +- 0.05 nats above a" in str(table)
+    assert "b has the higher evidence: 2.000 +- 0.050 nats above a" in str(table)
     with pytest.raises(KeyError, match="no model 'd', only b, a, c"):
         table.log_bayes_factor("d", "a")
 

@@ -78,11 +78,11 @@ class Comparison:
         if difference <= _SURE * error:
             words = (
                 f"Which of {first} and {second} has the higher evidence cannot be told: they differ by "
-                f"{difference:.3f} +- {error:.3f} nats. A smaller standard error can."
+                f"{difference:.3f} +- {error:.3f} nats. Smaller standard errors would tell."
             )
         else:
             words = (
-                f"{first} has the higher evidence: {difference:.2f} +- {error:.2f} nats above {second}, a Bayes factor "
+                f"{first} has the higher evidence: {difference:.3f} +- {error:.3f} nats above {second}, a Bayes factor "
                 f"of {_factor(difference)}."
             )
         doubtful = [

@@ -54,9 +54,9 @@ def test_a_discrete_parameter(key):
 
 
 def test_functions_that_do_not_fit_together(key):
-    with pytest.raises(ValueError, match="^`log_likelihood` does not take a draw from the prior"):
+    with pytest.raises(ValueError, match=r"^`log_likelihood` does not take a draw from the prior"):
         _evidence(key, log_likelihood=lambda x: x["mu"])
-    with pytest.raises(ValueError, match="^`log_prior` must return one number"):
+    with pytest.raises(ValueError, match=r"^`log_prior` must return one number"):
         _evidence(key, log_prior=norm.logpdf)
 
 

@@ -89,7 +89,7 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     for finding in found:
         warnings.warn(f"evidence_from_draws: {finding}.", stacklevel=2)
     value = float(np.mean([one.value for one in bridges]))
-    error = math.hypot(*(one.error for one in bridges)) / 2 + extra
+    error = _pooled_error(*bridges) + extra
     worth = sum(one.worth for one in bridges)
     note = DrawsNote.BRIDGED(num=len(rows), num_chains=len(chains), num_proposed=_PROPOSED * 2 * half * len(chains))
     verdict = Verdict(note, (DrawsNote.WORTH(worth=worth),), tuple(found))
@@ -166,6 +166,12 @@ def _bridge(evaluator: Any, chains: Chains, stream: Any) -> _Bridge:
     variance = np.var(there) / np.mean(there) ** 2 / there.size + np.var(back) / np.mean(back) ** 2 / worth
     alone, alone_error = importance_log_evidence(forward)
     return _Bridge(value, float(np.sqrt(variance)), worth, (float(alone), float(alone_error)))
+
+
+def _pooled_error(first: _Bridge, second: _Bridge) -> float:
+    """Of the mean of the two estimates: what they say of themselves, or more where they differ by more than that."""
+    own, seen = 0.5 * math.hypot(first.error, second.error), 0.5 * abs(first.value - second.value)
+    return max(own, math.sqrt(0.5 * (own**2 + seen**2)))
 
 
 def _log_ratio(evaluator: Any, rows: np.ndarray) -> np.ndarray:
