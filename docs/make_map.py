@@ -62,6 +62,7 @@ ROOMS = {
     "_files": ("tools", "safe writes"),
     "cost": ("tools", "evaluations"),
     "autocorrelation": ("tools", "what correlated draws are worth"),
+    "naming": ("tools", "of arrays in trees"),
     "draws_remarks": ("tools", "verdicts on draws"),
     "remarks": ("tools", "verdicts"),
     "progress": ("tools", "bars and lines"),

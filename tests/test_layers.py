@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 LAYERS = [
     ["_files"],
     ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress"],
-    ["arrays", "draws_remarks"],
+    ["arrays", "draws_remarks", "naming"],
     ["autocorrelation"],
     ["checkpoints"],
     ["numerics"],

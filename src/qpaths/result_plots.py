@@ -9,8 +9,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from .adapters.arviz import named_leaves
 from .comparison import Comparison
+from .naming import named_leaves
 from .results import Result
 
 _COLOR, _SECOND = "tab:blue", "tab:orange"

@@ -89,7 +89,9 @@ def test_a_budget_too_small_for_the_error(key):
 
 
 def test_a_method_that_is_not_there(key):
-    with pytest.raises(ValueError, match="`method` must be one of bound, ess, grid, rho, got 'best': take 'bound'"):
+    with pytest.raises(
+        ValueError, match="`method` must be one of bound, ess, grid, rho, got 'best': 'bound' needs nothing"
+    ):
         qp.choose_q(PATH, key=key, method="best")
 
 

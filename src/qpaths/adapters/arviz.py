@@ -7,6 +7,7 @@ import numpy as np
 
 from .._types import Point, PRNGKey
 from ..arrays import stream_of, to_host
+from ..naming import named_leaves
 from ..numerics import log_ess
 from ..resampling import resample
 from .model import Model
@@ -118,12 +119,3 @@ def _import_arviz() -> Any:
     except ImportError as error:
         raise ImportError("`to_arviz` needs ArviZ: pip install 'qpaths[arviz]'.") from error
     return arviz
-
-
-def named_leaves(samples: Point) -> dict[str, Any]:
-    """Arrays by name: the keys of a dictionary, or x; deeper ones by where they stand, joined by points."""
-    tree = samples if isinstance(samples, dict) else {"x": samples}
-    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
-    found = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
-    flat = [name for name in tree if name in found]  # JAX sorts the names, a user gave them in an order
-    return {name: found[name] for name in [*flat, *(name for name in found if name not in flat)]}

@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..adapters.arviz import named_leaves
 from ..adapters.model import Model
 from ..adapters.priors import from_prior
 from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
 from ..evaluation import AbstractEvaluator
 from ..evaluation.layout import describe, key_type, shape_of
+from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
 
