@@ -79,7 +79,7 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     where = "the prior" if isinstance(model, Model) else "far around the draws"
     if with_slopes:
         around = HostEvaluator(GeometricPath(inner, target), layout, True)
-        elsewhere, num = mode_elsewhere(around, rows, stream.fold(2))
+        elsewhere, num = mode_elsewhere(around, rows, log_target, reference, stream.fold(2))
         cost += Cost(target_gradient=num)
         if elsewhere is not None:
             point = points_as_text(layout, elsewhere.position)

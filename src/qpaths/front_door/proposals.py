@@ -16,6 +16,7 @@ from ..references.reference import Reference
 from ..remarks import Refusal
 
 Matrix = Float[np.ndarray, "_ d"]
+Values = Float[np.ndarray, " _"]
 
 _SHARE = 0.05
 """Of the prior, or of a wide distribution, in a reference."""
@@ -23,9 +24,9 @@ _WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
 """How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
 _MOST_SPLITS = 3
 _NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
-_FAR, _LOW = 3.0, 8.0
-"""Distance from the nearest draw, in units of the largest that draws have from their neighbors, and nats below the
-draws' own mode, up to which another mode is of interest."""
+_SAME, _UNLIKE, _FEWEST = 0.2, 3.0, 20
+"""Distance of ends of ascents that are one mode, nats above the usual ratio to the reference from which a point is not
+like the draws, and draws that a mode must have to be of interest."""
 
 
 def wide_density(rows: Matrix, layout: Layout) -> Density:
@@ -108,35 +109,40 @@ class Elsewhere(NamedTuple):
 
 
 @quiet()
-def mode_elsewhere(evaluator: AbstractEvaluator, rows: Matrix, stream: Any) -> tuple[Elsewhere | None, int]:
-    """The highest mode far from the draws to which ascents from the base lead; also the gradients that it took."""
+def mode_elsewhere(
+    evaluator: AbstractEvaluator, rows: Matrix, log_target: Values, reference: Reference, stream: Any
+) -> tuple[Elsewhere | None, int]:
+    """The highest mode that the draws miss among those to which ascents from the base lead; also the gradients used.
+
+    Where the target exceeds what was fitted to the draws, draws should do so too: as many as the height of the mode
+    says. Distances would not do, since in many dimensions the nearest draw is far from every point. Where ascents from
+    the draws lead as well is no other mode (but the neck of a funnel, perhaps).
+    """
 
     def gradient(positions: Matrix) -> Any:
         at = evaluator.particles(positions, with_slopes=True)
         return np.asarray(at.features.log_target), np.asarray(at.slopes.target)
 
+    def excess(positions: Matrix, values: Values) -> Values:
+        """Log of the target over the fitted components alone."""
+        return values - np.asarray(reference.given_inner(positions, np.full(len(positions), -np.inf), None)[0])
+
     spread = np.maximum(np.std(rows, axis=0), 1e-12)
     own = rows[np.linspace(0, len(rows) - 1, _NUM_OWN).astype(int)]
     starts = np.concatenate([own, np.asarray(evaluator.draw(stream, _NUM_STARTS), float)])
     climbed = climb(gradient, starts, spread, _MAX_ROUNDS, _GAIN)
-    top = np.max(np.where(np.isfinite(climbed.value), climbed.value, -np.inf)[:_NUM_OWN])
-    ends, values = climbed.position[_NUM_OWN:], climbed.value[_NUM_OWN:]
-    usual = np.max(_distances(rows[1::2], rows[::2], spread))
-    far = (climbed.end[_NUM_OWN:] == End.CONVERGED) & (_distances(ends, rows, spread) > _FAR * usual)
-    far &= values > top - _LOW
-    if not far.any():
+    home, away = climbed.position[:_NUM_OWN], climbed.position[_NUM_OWN:]
+    apart = np.sqrt(np.mean(np.square((away[:, None] - home) / spread), axis=2))
+    height = climbed.value[_NUM_OWN:] - np.median(climbed.value[:_NUM_OWN])
+    seen, there = excess(rows, log_target), excess(away, climbed.value[_NUM_OWN:])
+    num_seen = np.sum(seen[:, None] > there - 1, axis=0)
+    num_expected = len(rows) * np.exp(np.minimum(height, 0.0))
+    missed = (climbed.end[_NUM_OWN:] == End.CONVERGED) & (np.mean(apart < _SAME, axis=1) < 0.5)
+    missed &= (there > np.median(seen) + _UNLIKE) & (num_expected > _FEWEST) & (num_seen < _SHARE * num_expected)
+    if not missed.any():
         return None, climbed.num_evaluations
-    best = int(np.argmax(np.where(far, values, -np.inf)))
-    return Elsewhere(ends[best], float(values[best] - top)), climbed.num_evaluations
-
-
-def _distances(points: Matrix, rows: Matrix, spread: np.ndarray) -> np.ndarray:
-    """From each of at most a few hundred points to the nearest row, in units of the draws' spread."""
-    points, rows = (
-        points[:: max(1, len(points) // 256)] / spread if len(points) > 512 else points / spread,
-        rows / spread,
-    )
-    return np.array([np.sqrt(np.min(np.sum((rows - point) ** 2, axis=1))) for point in points])
+    best = int(np.argmax(np.where(missed, height, -np.inf)))
+    return Elsewhere(away[best], float(height[best])), climbed.num_evaluations
 
 
 def points_as_text(layout: Layout, position: np.ndarray) -> str:
