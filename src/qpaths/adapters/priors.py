@@ -103,6 +103,7 @@ class Prior:
         self.backend: Backend = "numpy" if numpy_ones else "jax"
         self.batched = bool(numpy_ones) and len(direct) == len(self.parts)
         self.discrete: list[str] = []
+        self._known = {name: variable_of(name, part) for name, part in direct.items()}
         if self.backend == "numpy":
             example = self._look(np.random.default_rng(0))
         else:
@@ -120,8 +121,10 @@ class Prior:
 
     def _variable(self, name: str, named: Named) -> Variable:
         """The distribution of a variable, given those above it."""
+        if name in self._known:
+            return self._known[name]
         part = self.parts[name]
-        if is_distribution(part) or not callable(part) or isinstance(part, type):
+        if not callable(part) or isinstance(part, type):
             return variable_of(name, part)
         try:
             made = part(named)

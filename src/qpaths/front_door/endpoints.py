@@ -60,7 +60,9 @@ def with_names(result: Result, model: Model | None, data: Any) -> Result:
     result = dataclasses.replace(result, data=digests(data))
     if model is None:
         return result
-    return dataclasses.replace(result, samples=model.named(result.samples), unconstrained=result.samples)
+    named = model.named(result.samples)
+    order = [*model.variables, *(name for name in named if name not in model.variables)]  # JAX sorts names
+    return dataclasses.replace(result, samples={name: named[name] for name in order}, unconstrained=result.samples)
 
 
 def digests(data: Any) -> tuple[str, ...]:
