@@ -1,5 +1,6 @@
 """Densities as pytrees, and the normal distributions against scipy."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -108,3 +109,20 @@ def test_multivariate_normal(key):
     draws = np.asarray(jax.vmap(normal.sample)(jax.random.split(key, 10_000)))
     whitened = np.linalg.solve(np.linalg.cholesky(cov), (draws - mean).T)
     assert stats.kstest(np.sum(whitened**2, axis=0), stats.chi2(2).cdf).pvalue > 1e-6
+
+
+def test_a_network_with_functions_among_its_leaves(key):
+    """An Equinox network holds its activation function as a leaf, and compiled programs take arrays only."""
+    network = eqx.nn.MLP(2, "scalar", 4, 1, activation=jnp.tanh, key=key)
+    density = qp.Density(network)
+    assert all(eqx.is_array(leaf) for leaf in jax.tree.leaves(density))
+    x = jnp.array([0.3, -0.2])
+    np.testing.assert_allclose(density.log_prob(x), network(x))
+    other = qp.Density(eqx.tree_at(lambda one: one.layers[0].weight, network, jnp.ones((4, 2))))
+    assert jax.tree.structure(other) == jax.tree.structure(density)  # other weights compile nothing
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    path = qp.GeometricPath(base, lambda x: base.log_prob(x) + density.log_prob(x))
+    result = qp.SMC(64, qp.LinearSchedule(3), qp.RandomWalk(1)).run(path, key=key)
+    assert np.isfinite(result.log_evidence)
+    direct = qp.SMC(64, qp.LinearSchedule(3), qp.RandomWalk(1)).run(qp.GeometricPath(base, density), key=key)
+    assert np.isfinite(direct.log_evidence)

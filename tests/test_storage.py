@@ -112,7 +112,7 @@ def test_the_format_is_the_documented_one(file):
     assert (header["format"], header["version"], header["kind"]) == ("qpaths-result", 1, "result")
     assert header["qpaths"] == qp.__version__
     counts = dataclasses.asdict(Cost(1, 2, 3, 4 * 10**12))
-    assert header["notes"] == {"algorithm": "SMC", "verdict": None, "num_evaluations": counts}
+    assert header["notes"] == {"algorithm": "SMC", "verdict": None, "num_evaluations": counts, "data": []}
 
 
 def _foreign_files(file):

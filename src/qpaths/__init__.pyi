@@ -22,6 +22,7 @@ from .algorithms import ParallelTempering as ParallelTempering
 from .algorithms import ThermodynamicIntegration as ThermodynamicIntegration
 from .algorithms import ThermodynamicObjective as ThermodynamicObjective
 from .algorithms import drive as drive
+from .comparison import compare as compare
 from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q
@@ -32,6 +33,7 @@ from .families import MultivariateStudentT as MultivariateStudentT
 from .families import Normal as Normal
 from .families import StudentT as StudentT
 from .front_door import evidence as evidence
+from .front_door import evidence_from_draws as evidence_from_draws
 from .kernels import HMC as HMC
 from .kernels import MALA as MALA
 from .kernels import IndependentMH as IndependentMH

@@ -100,10 +100,25 @@ def has_gradient(density: Any) -> bool:
 def as_pytree(function: Any) -> Any:
     """A function that JAX sees as a leaf becomes one without leaves, so that plain `jax.jit` accepts the density.
 
-    A function that is a pytree already stays what it is.
+    A function that is a pytree of arrays stays what it is. One with other leaves, as a network of Equinox that holds
+    its activation function, keeps the arrays only.
     """
     leaves = jax.tree.leaves(function)
-    return jax.tree_util.Partial(function) if len(leaves) == 1 and leaves[0] is function else function
+    if len(leaves) == 1 and leaves[0] is function:
+        return jax.tree_util.Partial(function)
+    if all(eqx.is_array_like(leaf) or isinstance(leaf, jax.ShapeDtypeStruct) for leaf in leaves):
+        return function
+    return _ArraysAndRest(*eqx.partition(function, eqx.is_array_like))
+
+
+class _ArraysAndRest(eqx.Module):
+    """A function whose leaves are arrays, and what else it holds."""
+
+    arrays: Any
+    rest: Any = eqx.field(static=True)
+
+    def __call__(self, *arguments: Any) -> Any:
+        return eqx.combine(self.arrays, self.rest)(*arguments)
 
 
 def as_density(value: Any, name: str) -> DensityLike:
@@ -144,8 +159,9 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     value = jnp.asarray(density.log_prob(x))
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
+        called = name if name.startswith("log_") else f"{name}.log_prob"
         raise ValueError(
-            f"`{name}.log_prob` must return one number for one point, got shape {value.shape} for a point of shape "
+            f"`{called}` must return one number for one point, got shape {value.shape} for a point of shape "
             f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
         )
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)

@@ -14,6 +14,10 @@ from scipy.integrate import trapezoid
 
 from .families.nodes import Nodes
 from .paths import AbstractPath
+from .result_plots import plot_compare as plot_compare
+from .result_plots import plot_islands as plot_islands
+from .result_plots import plot_posterior as plot_posterior
+from .result_plots import plot_run as plot_run
 
 COLORMAP = "viridis"
 
@@ -55,7 +59,7 @@ def plot_path(
     heavy_tails: bool = False,
 ) -> Axes:
     """The normalized densities along a one-dimensional path, one line per beta, base dark and target light."""
-    ax = plt.gca() if ax is None else ax
+    ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     return plot_curves(
         grid, path_densities(path, grid, betas, heavy_tails=heavy_tails), betas, ax=ax, colormap=colormap, title=title
     )
@@ -133,7 +137,7 @@ def plot_ridges(
 
     One unit of height for all; neighbors overlap by at most a ridge and a half.
     """
-    ax = plt.gca() if ax is None else ax
+    ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     colors: Colormap = plt.get_cmap(colormap)
     betas = np.asarray(betas)
     densities = path_densities(path, grid, betas)

@@ -5,6 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
+from .arrays import is_traced
 from .cost import Cost
 from .kernels import AbstractKernel
 from .remarks import Remark
@@ -66,6 +67,11 @@ def check_parts(kernel: Any, *schedules: Any) -> None:
     """Raise unless an algorithm was given a kernel and, where it takes one, a schedule."""
     if not isinstance(kernel, AbstractKernel):
         raise TypeError(f"`kernel` must be a kernel such as `HMC()` or `RandomWalk()`, got {kernel!r}.")
+    if is_traced(kernel.num_steps):
+        raise TypeError(
+            f"`num_steps` of {type(kernel).__name__} must be a plain integer, got an array that JAX traces: declare it "
+            f"as `num_steps: int = eqx.field(static=True, default=1)`."
+        )
     for schedule in schedules:
         if not isinstance(schedule, AbstractSchedule):
             raise TypeError(

@@ -204,7 +204,6 @@ class Finding(Kind):
         "islands disagree by more than the standard errors that they report: moves may not cross between parts of the "
         "target; give a larger budget, or more moves"
     )
-
     LAG = (
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
         "give a larger budget, or a kernel with more steps"
@@ -229,8 +228,6 @@ _WRONG = (
     *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
 )
 """Findings after which the answer is not that of the model, whatever the standard error says."""
-
-_KINDS = {kind.name: kind for family in (Note, Stop, Finding) for kind in family}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -258,8 +255,8 @@ class Remark:
     @staticmethod
     def from_dict(record: dict[str, Any]) -> "Remark":
         """The remark that `as_dict` wrote."""
-        values = dict(record)
-        return _KINDS[values.pop("kind")](**values)
+        kinds = (kind for family in Kind.__subclasses__() for kind in family if kind.name == record["kind"])
+        return next(kinds)(**{name: value for name, value in record.items() if name != "kind"})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -282,7 +279,8 @@ class Verdict:
         lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
-            lines.append("nothing looks unreliable: islands agree, moves are accepted.")
+            praise = getattr(self.stopped.kind, "praise", "islands agree, moves are accepted")
+            lines.append(f"nothing looks unreliable: {praise}.")
         lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)
 

@@ -9,6 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
+from . import draws_remarks as _draws_remarks  # noqa: F401  (files may hold its remarks)
 from . import storage
 from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
@@ -107,6 +108,10 @@ class Result(eqx.Module):
         features: The path's features of the states at every beta, where the algorithm keeps them: along the first axis
             the betas, along the second the order of `samples`.
         verdict: From `qpaths.evidence` only.
+        islands: From `qpaths.evidence` only: log evidence and standard error of each island. `samples` has the islands
+            one after the other, all of one size.
+        unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
+        data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
     """
 
     log_evidence: Float[ResultArray, ""]
@@ -121,6 +126,9 @@ class Result(eqx.Module):
     features: Any = None
     verdict: Verdict | None = eqx.field(static=True, default=None)
     """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
+    islands: dict[str, Any] | None = None
+    unconstrained: Any = None
+    data: tuple[str, ...] = eqx.field(static=True, default=())
 
     @property
     def ess(self) -> Float[ResultArray, ""]:
@@ -162,25 +170,26 @@ class Result(eqx.Module):
         """
         storage.write(path, "result", *_to_file(self))
 
-    def to_arviz(self, *, key: PRNGKey | None = None) -> Any:
-        """The samples as one chain of equally weighted posterior draws, for ArviZ.
+    def to_arviz(self, *, key: PRNGKey | None = None, log_likelihood: Any = None) -> Any:
+        """Equally weighted posterior draws for ArviZ: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on.
 
-        The draws are resampled by their weights with `key`, always the same one unless given. Log evidence and standard
-        error are attributes; `sample_stats` holds the log weight of each draw before resampling. A point that is a
-        dictionary gives variables of those names, any other is called x.
+        Args:
+            key: For the resampling of the draws by their weights; always the same one unless given.
+            log_likelihood: Adds a group with the log likelihood of each observation, for `arviz.loo`: the model of
+                `from_numpyro` or `from_pymc`, or a function of one sample that returns an array, or arrays by name.
+
+        From `qpaths.evidence` each island is a chain, so that `r_hat` compares independent runs. A chain has as many
+        draws as its weighted ones are worth. Other results are one chain. A point that is a dictionary gives variables
+        of those names, any other is called x. Unconstrained points are in the group `unconstrained_posterior`, the log
+        weights before resampling in `sample_stats`. Log evidence, standard error and verdict are attributes.
         """
-        from .adapters.arviz import draws_to_arviz
+        from .adapters.arviz import to_arviz
 
         if int(self.status) != Status.OK:
             raise ValueError(
                 f"`to_arviz` needs samples of the target, but this run ended with: {Status(int(self.status)).message}."
             )
-        attributes = {
-            "log_evidence": float(self.log_evidence),
-            "log_evidence_se": float(self.log_evidence_se),
-            "algorithm": self.algorithm,
-        }
-        return draws_to_arviz(self.samples, self.log_weights, attributes, key)
+        return to_arviz(self, log_likelihood, key)
 
 
 class BoundsResult(eqx.Module):
@@ -249,6 +258,7 @@ def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
         "algorithm": result.algorithm,
         "verdict": None if result.verdict is None else result.verdict.as_dict(),
         "num_evaluations": dataclasses.asdict(result.num_evaluations),
+        "data": list(result.data),
     }
     names = [field.name for field in dataclasses.fields(result) if field.name not in notes]
     return notes, {name: getattr(result, name) for name in names}
@@ -261,6 +271,7 @@ def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
         algorithm=notes["algorithm"],
         verdict=Verdict.from_dict(notes["verdict"]) if notes.get("verdict") else None,
         num_evaluations=Cost(**notes["num_evaluations"]),
+        data=tuple(notes.get("data", ())),
     )
 
 

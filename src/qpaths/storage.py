@@ -28,6 +28,7 @@ VERSION = 1
 _USES = {
     "result": "read it with `qpaths.load_result`",
     "bounds": "read it with `qpaths.load_result`",
+    "decoder bounds": "read it with `qpaths.models.load_bounds`",
     "checkpoint": "go on from it with `qpaths.drive(..., checkpoint=...)`",
     "evidence": "go on from it with `qpaths.evidence(..., checkpoint=...)`",
     "training": "go on from it with `qpaths.models.train_vae(..., checkpoint=...)`",

@@ -1,8 +1,10 @@
 """Draws for ArviZ: weights become counts, names follow the point, and both versions of its interface are served."""
 
+import dataclasses
 import sys
 import types
 
+import arviz
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.adapters import from_prior
 from qpaths.cost import Cost
+from qpaths.remarks import Stop, Verdict
 
 NUM = 1000
 WEIGHTS = np.array([0.0, 0.1, 0.2, 0.7])
@@ -93,6 +97,55 @@ def test_arviz_1_gets_its_groups_in_one_dictionary(monkeypatch):
     data = _result({"w": GROUP}).to_arviz()
     assert data["posterior"].variables["w"].shape == data["sample_stats"].variables["log_weight"].shape == (1, NUM)
     assert data["posterior"].attrs["log_evidence"] == data.attrs["log_evidence"] == -1.5
+
+
+def _with_islands(samples, **changes):
+    """Four islands of 250 draws; the draws of an island have equal weights but for the first, which has few."""
+    log_weights = np.zeros(NUM)
+    log_weights[: NUM // 8] = -50.0
+    islands = {"log_evidence": jnp.zeros(4), "log_evidence_se": jnp.ones(4)}
+    result = dataclasses.replace(_result(samples), log_weights=jnp.asarray(log_weights), islands=islands)
+    return dataclasses.replace(result, **changes)
+
+
+def test_islands_are_chains(key):
+    data = _with_islands(GROUP).to_arviz(key=key)
+    draws = data["posterior"]["x"].values
+    assert draws.shape == (4, NUM // 8)  # as many as the draws of the first island are worth
+    assert [set(chain) for chain in draws] == [{0.0}, {1.0}, {2.0}, {3.0}]
+    assert (data["sample_stats"]["log_weight"].values == 0).all()
+    noise = np.random.default_rng(0).standard_normal(NUM)
+    assert float(arviz.rhat(_with_islands(noise).to_arviz())["x"]) < 1.02
+    assert float(arviz.rhat(_with_islands(noise + np.asarray(GROUP)).to_arviz())["x"]) > 1.2
+
+
+def test_unconstrained_points_and_the_verdict(tmp_path):
+    verdict = Verdict(Stop.NOTHING_FOUND())
+    result = _with_islands({"s": jnp.exp(GROUP), "a": GROUP}, unconstrained={"s": GROUP, "a": GROUP}, verdict=verdict)
+    data = result.to_arviz()
+    np.testing.assert_allclose(np.log(data["posterior"]["s"]), data["unconstrained_posterior"]["s"], atol=1e-12)
+    assert data.attrs["verdict"] == "sound"
+    data.to_netcdf(str(tmp_path / "draws.nc"))
+    assert arviz.from_netcdf(str(tmp_path / "draws.nc")).attrs["log_evidence"] == -1.5
+
+
+def test_log_likelihood_of_each_observation(key):
+    y = jnp.array([0.3, 1.0, 2.0])
+
+    def log_likelihood(p):
+        return {"y": -0.5 * (y - p["mu"]) ** 2}
+
+    data = _with_islands({"mu": GROUP}).to_arviz(log_likelihood=log_likelihood)
+    found = data["log_likelihood"]["y"]
+    assert found.shape == (4, NUM // 8, 3)
+    np.testing.assert_allclose(found[2, 0], -0.5 * (np.asarray(y) - 2.0) ** 2)
+    plain = _with_islands({"mu": GROUP}).to_arviz(log_likelihood=lambda p: y * p["mu"])
+    assert plain["log_likelihood"]["y"].shape == (4, NUM // 8, 3)
+    with pytest.raises(TypeError, match="must be a model or a function of one sample, got 3"):
+        _with_islands({"mu": GROUP}).to_arviz(log_likelihood=3)
+    model = from_prior({"mu": qp.Normal(0.0, 1.0)}, lambda p: 0.0)
+    with pytest.raises(ValueError, match="one log likelihood for all observations"):
+        _with_islands({"mu": GROUP}, unconstrained={"mu": GROUP}).to_arviz(log_likelihood=model)
 
 
 def test_without_arviz_the_error_says_what_to_install(monkeypatch):

@@ -64,6 +64,72 @@ def test_evidence_of_a_file(tmp_path):
     assert "there is no file" in done.output
 
 
+NUMPYRO_FILE = """
+import jax.numpy as jnp
+import numpyro
+import numpyro.distributions as dist
+
+def model(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 2))
+    numpyro.sample("y", dist.Normal(mu, 1.0), obs=y)
+
+args = (jnp.array({data}),)
+"""
+
+PRIOR_FILE = """
+import jax.numpy as jnp
+import numpyro.distributions as dist
+
+prior = {"sigma": dist.HalfNormal(1.0)}
+data = jnp.array([1.2, 0.4])
+
+def log_likelihood(p, y):
+    return dist.Normal(0, p["sigma"]).log_prob(y).sum()
+"""
+
+
+def test_models_of_files_are_compared(tmp_path):
+    files = {
+        "first": NUMPYRO_FILE.format(data="[1.2, 0.4]"),
+        "second": PRIOR_FILE,
+        "other": NUMPYRO_FILE.format(data="[5.0, 6.0]"),
+    }
+    for name, text in files.items():
+        (tmp_path / f"{name}.py").write_text(text)
+        done = _call("evidence", tmp_path / f"{name}.py", "--budget", 30_000, "--out", tmp_path / name)
+        assert done.exit_code == 0, done.output
+        assert (tmp_path / name / "run.png").read_bytes().startswith(b"\x89PNG")
+    result = qp.load_result(tmp_path / "first" / "result.npz")
+    assert set(result.samples) == {"mu"}
+    done = _call("compare", tmp_path / "first", tmp_path / "second", "--picture", tmp_path / "both.png")
+    assert done.exit_code == 0, done.output
+    assert "has the higher evidence" in done.output.replace("\n", " ")
+    assert (tmp_path / "both.png").read_bytes().startswith(b"\x89PNG")
+    done = _call("compare", tmp_path / "first", tmp_path / "other")
+    assert done.exit_code == 2
+    assert "different data" in done.output
+    done = _call("compare", tmp_path / "none")
+    assert done.exit_code == 2
+    assert "there is no result" in done.output
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model = 3", "must be a NumPyro model"),
+        (NUMPYRO_FILE.format(data="[1.0]").replace("args", "unused"), "must define `args` or `kwargs`"),
+        (NUMPYRO_FILE.format(data="[float('nan')]"), "observed site `y` has 1 NaN"),
+        (PRIOR_FILE.replace("def log_likelihood", "def likelihood"), "must define the function `log_likelihood`"),
+        (PRIOR_FILE.replace("dist.HalfNormal(1.0)", "1.0"), "prior of `sigma` must be a distribution"),
+    ],
+)
+def test_mistakes_in_a_model_file(tmp_path, text, message):
+    (tmp_path / "model.py").write_text(text)
+    done = _call("evidence", tmp_path / "model.py", "--out", tmp_path / "out")
+    assert done.exit_code == 2, done.output
+    assert message in " ".join(done.output.split())
+
+
 def test_help_is_shown_without_arguments():
     done = CliRunner().invoke(app, [])
     assert "demo" in done.output
@@ -93,7 +159,7 @@ def test_help_imports_nothing_heavy():
 
 
 def test_every_command_has_help():
-    for command in ("list", "run", "report", "demo", "evidence", "data"):
+    for command in ("list", "run", "report", "demo", "evidence", "compare", "data"):
         done = _call(command, "--help")
         assert done.exit_code == 0
         assert "Usage" in done.output
@@ -139,7 +205,10 @@ def test_a_run_is_stored_and_goes_on(tmp_path):
         (["run", "fig2", "--set", "orders=1"], "the setting 'orders' is now called 'q'"),
         (["run", "fig2", "--model", "paper"], "to change a setting of an experiment, give `--set model=VALUE`"),
         (["data", "foo"], "there is no data set 'foo'. Data sets to check: omniglot"),
-        (["evidence", "ends.py"], "ends.py calls sys.exit(3): it must only define log_prior, log_likelihood"),
+        (
+            ["evidence", "ends.py"],
+            "ends.py calls sys.exit(3): it must only define `model`, `prior` and `log_likelihood`, or",
+        ),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):

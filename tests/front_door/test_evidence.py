@@ -1,5 +1,6 @@
 """The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
 
+import inspect
 import re
 import time
 import warnings
@@ -98,7 +99,10 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
     whole = qp.evidence(**model, key=jax.random.key(1), budget=BUDGET, checkpoint=file)
     assert float(whole.log_evidence) == float(result.log_evidence)
     assert float(whole.log_evidence_se) == float(result.log_evidence_se)
-    with pytest.warns(UserWarning, match="exclude each other: .* a standard error of 1e-05 would take about"):
+    with pytest.warns(
+        UserWarning,
+        match="too small for the standard error that you wanted: .* a standard error of 1e-05 would take about",
+    ):
         more = qp.evidence(**model, key=jax.random.key(1), budget=2 * BUDGET, standard_error=1e-5, checkpoint=file)
     assert more.log_weights.size > result.log_weights.size
     with pytest.raises(ValueError, match="belongs to another run: `key` was"):
@@ -353,3 +357,19 @@ def test_bad_input(model):
         qp.evidence(**model, key=key, checkpoint="/")
     with pytest.raises(TypeError, match="must take a point and the data"):
         qp.evidence(**{**model, "log_likelihood": lambda x: -x[0]}, data=1.0, key=key)
+
+
+def test_a_path_of_ones_own(key):
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    target = qp.Density(lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+    exact = np.log(1 / 5) - 4 / 5
+    ess = []
+    for path in (qp.GeometricPath(base, target), qp.QPath(base, target, q=0.5)):
+        result = qp.evidence(path=path, budget=40_000, key=key)
+        assert abs(float(result.log_evidence) - exact) < 5 * float(result.log_evidence_se)
+        ess.append(result.stats["ess"][0] / result.log_weights.size)
+    assert abs(ess[0] - ess[1]) > 0.02  # the first step of each path is its own
+    with pytest.raises(TypeError, match="`path` must be a path such as"):
+        inspect.unwrap(qp.evidence)(path=base, key=key)
+    with pytest.raises(ValueError, match="`path` has its own endpoints, got also target"):
+        qp.evidence(path=path, target=target, key=key)

@@ -47,12 +47,18 @@ class BDMC(eqx.Module):
     def forward(self) -> AIS:
         return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
 
-    def run(self, path: AbstractPath[Any], target_samples: Point, *, key: RandomKey) -> BoundsResult:
+    def run(self, path: AbstractPath[Any], target_samples: Point = None, *, key: RandomKey) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
 
         `target_samples` is one exact draw from the target, used by all chains, or several independent ones (leading
         axis), as many as there are chains or a divisor of that number.
         """
+        if target_samples is None:
+            raise TypeError(
+                "`target_samples` must be given: exact draws of the target, from which chains walk back to the base. "
+                "For simulated data the point that they were simulated from is one. Without any, `AIS` gives the lower "
+                "bound."
+            )
         layout = layout_of(path)
         num_draws = count_draws(target_samples, layout)
         points = one_per_chain(target_samples, layout, self.num_chains)

@@ -101,6 +101,7 @@ class Islands(NamedTuple):
             num_evaluations=num_evaluations,
             algorithm="Evidence",
             verdict=verdict,
+            islands={"log_evidence": self.log_evidence, "log_evidence_se": self.log_evidence_se},
         )
 
 

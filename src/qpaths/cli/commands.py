@@ -141,21 +141,27 @@ def demo(
 
 @app.command()
 def evidence(
-    model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="Defines log_prior, log_likelihood, sample_prior.")],
+    model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="A Python file that defines the model.")],
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     budget: Annotated[int | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after this time, counted from the start.")] = None,
     standard_error: Annotated[float | None, typer.Option(help="Stop at this standard error.")] = None,
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the result and the picture.", show_default="out/MODEL"),
+        typer.Option(help="Folder for the result and the pictures.", show_default="out/MODEL"),
     ] = None,
 ) -> None:
     """Compute the log evidence of your own model.
 
-    The file is Python. It defines `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`, and
-    imports what it needs. After an interruption the same command continues from its folder. The exit code is 0 if the
-    answer looks sound, 3 if it is doubtful, 4 if it is wrong, and 2 for an error.
+    The file is Python, and imports what it needs. It defines one of three things:
+
+    - `model`: a NumPyro model (with `args` and `kwargs` for its arguments) or a PyMC model;
+    - `prior`, a dictionary of distributions, and `log_likelihood(p)` of the variables by name (with `data`,
+    `log_likelihood(p, data)`);
+    - `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`.
+
+    After an interruption the same command continues from its folder. The exit code is 0 if the answer looks sound, 3 if
+    it is doubtful, 4 if it is wrong, and 2 for an error.
     """
     _use_double_precision()
     _draw_to_files()
@@ -164,6 +170,24 @@ def evidence(
     limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}
     level = run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem)
     raise typer.Exit(level.exit_code)
+
+
+@app.command()
+def compare(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Folders of `qpaths evidence`, one for each model.")
+    ],
+    picture: Annotated[Path | None, typer.Option(help="Draw the comparison to this file, too.")] = None,
+) -> None:
+    """Compare models by their evidence: log Bayes factors with standard errors, and model probabilities.
+
+    Results on different data are an error where the models know their data.
+    """
+    _use_double_precision()
+    _draw_to_files()
+    from .model_file import compare_folders
+
+    compare_folders(folders, picture)
 
 
 def main() -> None:

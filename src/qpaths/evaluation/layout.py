@@ -113,31 +113,31 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
     if is_numpy(base):
         example = jax.tree.map(np.asarray, sample(np.random.default_rng(0)))
     else:
-        example = _shape_of(sample, jax.ShapeDtypeStruct((), _key_type()), "base.sample", "a key")
+        example = shape_of(sample, jax.ShapeDtypeStruct((), key_type()), "base.sample", "a key")
     if not any(leaf.size for leaf in jax.tree.leaves(example)):
         raise ValueError(
-            f"`base.sample` must return a point with at least one number, got {_describe(example)}: return an array, "
+            f"`base.sample` must return a point with at least one number, got {describe(example)}: return an array, "
             f"or a tree of arrays, with the coordinates of one draw."
         )
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
         raise TypeError(
-            f"`base.sample` must return floating-point numbers, got {_describe(example)}: kernels move every "
+            f"`base.sample` must return floating-point numbers, got {describe(example)}: kernels move every "
             f"coordinate continuously; return `x.astype(float)`, and keep what is discrete out of the point."
         )
     for name in ("base", "target"):
         density = getattr(path, name)
         if not is_numpy(density) and not is_numpy(getattr(density, "inner", density)):
-            _shape_of(lambda x: evaluate(density, x, name), example, f"{name}.log_prob", "a draw from the base")  # noqa: B023
+            shape_of(lambda x: evaluate(density, x, name), example, f"{name}.log_prob", "a draw from the base")  # noqa: B023
     return Layout.of(example)
 
 
 @functools.cache
-def _key_type() -> Any:
+def key_type() -> Any:
     """The type of JAX's keys, found once."""
     return jax.eval_shape(lambda: jax.random.key(0)).dtype
 
 
-def _shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
+def shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
     """Shape and type of what a function returns, by tracing it."""
     try:
         # A function of its own, because a method that carries traced arrays cannot be a key of jax's caches.
@@ -150,12 +150,12 @@ def _shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
     except ValueError as error:
         if str(error).startswith("`"):
             raise
-        raise ValueError(f"`{name}` does not take {what}, which is {_describe(argument)}: {error}") from error
+        raise ValueError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
     except Exception as error:
-        raise ValueError(f"`{name}` does not take {what}, which is {_describe(argument)}: {error}") from error
+        raise ValueError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
 
 
-def _describe(example: Any) -> str:
+def describe(example: Any) -> str:
     """Types and shapes of a point, for errors."""
     return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
 

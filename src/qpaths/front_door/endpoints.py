@@ -1,14 +1,77 @@
 """The endpoints of a model's path, from what a user gives."""
 
+import contextlib
+import dataclasses
+import hashlib
 import inspect
+from collections.abc import Iterator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..adapters.model import Model
+from ..adapters.priors import from_prior
 from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
+from ..evaluation import AbstractEvaluator
+from ..evaluation.layout import describe, key_type, shape_of
+from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
+from ..results import Result
+
+_NUM_LOOKED = 128
+"""Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""
+
+
+def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: dict[str, Any]) -> Model | None:
+    """The model with named variables that a user gave, itself or as a prior and a likelihood; None where there is none.
+
+    `others` are the arguments that say what such a model says, by name.
+    """
+    if isinstance(base, Model):
+        others |= {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+    elif prior is None:
+        return None
+    else:
+        others |= {"base": base}
+    given = [name for name, part in others.items() if part is not None]
+    if given:
+        what = "a model" if isinstance(base, Model) else "`prior` and `log_likelihood`"
+        raise ValueError(f"{what} is all that is needed, got also {', '.join(given)}: leave that out.")
+    if isinstance(base, Model):
+        return base
+    if log_likelihood is None:
+        raise ValueError("`log_likelihood` must be given with `prior`: a function of the variables by name.")
+    return from_prior(prior, log_likelihood, data)
+
+
+def check_alone(path: Any, others: dict[str, Any]) -> None:
+    """Raise unless a path is one, and nothing else says what it is."""
+    if not isinstance(path, AbstractPath):
+        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
+    given = [name for name, part in others.items() if part is not None and name != "path"]
+    if given:
+        raise ValueError(f"`path` has its own endpoints, got also {', '.join(given)}: leave that out.")
+
+
+def with_names(result: Result, model: Model | None, data: Any) -> Result:
+    """The result with the variables of the model as samples, and with digests of the data."""
+    result = dataclasses.replace(result, data=digests(data))
+    if model is None:
+        return result
+    named = model.named(result.samples)
+    order = [*model.variables, *(name for name in named if name not in model.variables)]  # JAX sorts names
+    return dataclasses.replace(result, samples={name: named[name] for name in order}, unconstrained=result.samples)
+
+
+def digests(data: Any) -> tuple[str, ...]:
+    """One for each array of the data, in single precision: the same for the same numbers, from whatever package."""
+    found = []
+    for leaf in jax.tree.leaves(data):
+        array = np.ascontiguousarray(np.asarray(leaf, np.float32))
+        found.append(hashlib.sha256(f"{array.shape}".encode() + array.tobytes()).hexdigest()[:16])
+    return tuple(sorted(found))
 
 
 def model_path(
@@ -38,7 +101,51 @@ def model_path(
             "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
         )
     prior = Density(log_prior, sample_prior, backend=backend)
+    if backend == "jax":
+        check_functions(prior, log_likelihood, data)
     return path_given(prior, log_likelihood, data), log_likelihood
+
+
+def check_functions(prior: Density, likelihood: Any, data: Any) -> None:
+    """Raise, with the name that the user knows it by, where one of the functions does not fit to the others."""
+    example = shape_of(prior.sample, jax.ShapeDtypeStruct((), key_type()), "sample_prior", "a key")
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
+        raise TypeError(
+            f"`sample_prior` must return floating-point numbers, got {describe(example)}. If these are discrete "
+            f"values, sum over them in the likelihood, since no continuous move can change them; if not, return "
+            f"`x.astype(float)`."
+        )
+    arguments = () if data is None else (data,)
+    functions = {"log_prior": prior.log_prob, "log_likelihood": lambda x: likelihood(x, *arguments)}
+    for name, function in functions.items():
+        shape_of(lambda x: evaluate(Density(function), x, name), example, name, "a draw from the prior")  # noqa: B023
+
+
+@contextlib.contextmanager
+def named_errors() -> Iterator[None]:
+    """Around the first evaluation: a callback without a gradient gets an error that says what to do."""
+    try:
+        yield
+    except ValueError as error:
+        if "callbacks do not support" not in str(error):
+            raise
+        raise ValueError(
+            "a log density calls back to Python (`jax.pure_callback`), and such a call has no gradient: give "
+            "`kernel=qpaths.RandomWalk(10)`, or the plain NumPy function with `backend='numpy'`."
+        ) from error
+
+
+def check_not_on_simplex(evaluator: AbstractEvaluator, stream: Any) -> None:
+    """Raise where the numbers of a part of the point are positive and always have the same sum."""
+    points = evaluator.layout.points(np.asarray(evaluator.draw(stream.fold(9), _NUM_LOOKED)))
+    for name, leaf in named_leaves(points).items():
+        sums = leaf.sum(axis=-1) if leaf.ndim > 1 and leaf.shape[-1] > 1 else leaf
+        if leaf.ndim > 1 and (leaf >= 0).all() and np.ptp(sums) < 1e-4 * np.abs(sums).max():
+            raise ValueError(
+                f"the prior draws of `{name}` are proportions: they always sum to {float(sums.flat[0]):g}, and moves "
+                f"would leave that plane. Give the prior as an object, which knows its space: "
+                f"`prior={{'{name}': numpyro.distributions.Dirichlet(...)}}`."
+            )
 
 
 def _numpy_density(end: Any) -> Any:
@@ -61,7 +168,8 @@ def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
     likelihood = as_pytree(likelihood)
     arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
     function = _log_joint if prior.backend == "jax" else _numpy_log_joint
-    return GeometricPath(prior, Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend))
+    joint = Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend, batched=prior.batched)
+    return GeometricPath(prior, joint)
 
 
 def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
@@ -74,5 +182,11 @@ def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
 
 def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
     *data, x = data_and_x
-    log_prior = prior.log_prob(x)
-    return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
+    log_prior = np.asarray(prior.log_prob(x), float)
+    if log_prior.ndim == 0:
+        return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
+    # A prior that takes rows at once, with a likelihood that takes one point.
+    joint = np.full(log_prior.shape, -np.inf)
+    for row in np.flatnonzero(log_prior != -np.inf):
+        joint[row] = log_prior[row] + likelihood(jax.tree.map(lambda leaf: leaf[row], x), *data)  # noqa: B023
+    return joint

@@ -3,11 +3,13 @@
 import os
 import time
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
+from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, has_gradient
@@ -22,7 +24,7 @@ from ..tuning import tune_population
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .checks import NUM_PROBES, Balance, balance
-from .endpoints import model_path
+from .endpoints import check_alone, check_not_on_simplex, model_path, named_errors, named_model, path_given, with_names
 from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
@@ -32,15 +34,17 @@ _BLIND_STEPS = 10
 
 
 def evidence(
-    base: DensityLike | LogDensity | None = None,
+    base: DensityLike | LogDensity | Model | None = None,
     target: DensityLike | LogDensity | None = None,
     *,
     key: PRNGKey,
     log_prior: LogDensity | None = None,
     log_likelihood: LogLikelihood | None = None,
     sample_prior: Sampler | None = None,
+    prior: Mapping[str, Any] | None = None,
     data: PyTree | None = None,
     simulate: Simulator | None = None,
+    path: AbstractPath[Any] | None = None,
     backend: Backend = "jax",
     budget: int | None = None,
     seconds: float | int | None = None,
@@ -53,12 +57,16 @@ def evidence(
     """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
     Give the endpoints (`base`, which can be sampled, and the unnormalized `target`), or `log_prior(x)`,
-    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Pilots choose where to anneal
-    from, the path, its schedule and the kernel (`qpaths.tune`); then independent islands of SMC run with these settings
-    frozen, until the standard error is small enough or the budget is spent. Each island's estimate of the evidence (not
-    of its log) is unbiased, whatever the pilots chose. So is their mean if the budget ends the run. A run that stops at
-    a standard error looks at what it found to decide when to stop, and its mean is a little low (by 0.04 to 0.15 of
-    that standard error where it was measured).
+    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Or give a distribution for each
+    variable, `prior={"mu": dist.Normal(0, 10), ...}`, and a `log_likelihood` of the variables by name; or a whole model
+    of `qpaths.adapters` (`from_numpyro`, `from_pymc`). The samples of these two are variables by name. Or give a `path`
+    of your own, which leads from its base to its target; if it is long and has an order q, others are tried.
+
+    Pilots choose where to anneal from, the path, its schedule and the kernel (`qpaths.tune`); then independent
+    islands of SMC run with these settings frozen, until the standard error is small enough or the budget is spent.
+    Each island's estimate of the evidence (not of its log) is unbiased, whatever the pilots chose. So is their mean
+    if the budget ends the run. A run that stops at a standard error looks at what it found to decide when to stop,
+    and its mean is a little low (by 0.04 to 0.15 of that standard error where it was measured).
 
     `budget` counts evaluations of the target, a gradient as two, pilots included. `seconds` is another limit, counted
     from the call on; a first batch always runs. `standard_error` is what is good enough. By default a million
@@ -76,7 +84,20 @@ def evidence(
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)
-    path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
+    others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
+    model = named_model(base, prior, log_likelihood, data, others)
+    likelihood = None
+    if model is not None:
+        path, likelihood, data = (
+            path_given(model.prior, model.log_likelihood, model.data),
+            model.log_likelihood,
+            model.data,
+        )
+    elif path is not None:
+        check_alone(path, others | {"base": base, "log_likelihood": log_likelihood, "data": data})
+        reference = False
+    else:
+        path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
     if simulate is not None and (data is None or likelihood is None):
         raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
     kernel, chosen = _kernel_for(path) if kernel is None else (kernel, ())
@@ -85,7 +106,9 @@ def evidence(
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     file = File(checkpoint, path, kernel, evaluator.layout, key)
-    seen = probe(evaluator, check_stream)
+    check_not_on_simplex(evaluator, check_stream)
+    with named_errors():
+        seen = probe(evaluator, check_stream)
     file.features = seen.features._asdict()
     _warn([*seen.findings, *seen.notes])
     # A share of a base that is not normalized would make the reference neither one nor the other.
@@ -122,10 +145,12 @@ def evidence(
     found = findings(islands, state.recipe, scores)
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
-        warnings.warn(f"evidence: `budget` and `standard_error` exclude each other: {stopped}.", stacklevel=2)
+        words = f"the budget was too small for the standard error that you wanted: {stopped}"
+        warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    return islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
+    result = islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
+    return with_names(result, model, data)
 
 
 def _warn(found: list[Remark]) -> None:

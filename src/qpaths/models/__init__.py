@@ -1,7 +1,8 @@
 """Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
 
 from .._renamed import with_old_names
-from .evaluate import DecoderBounds as DecoderBounds
+from .bounds import DecoderBounds as DecoderBounds
+from .bounds import load_bounds as load_bounds
 from .evaluate import DecoderProblem as DecoderProblem
 from .evaluate import compile_bounds as compile_bounds
 from .evaluate import compile_lower as compile_lower

@@ -1,5 +1,6 @@
 """Many observations at once: bounds on log p(x) for each, in one compiled program."""
 
+import datetime
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,12 +10,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float, Shaped
 
 from .._types import Point, PRNGKey, ScalarLike
 from ..algorithms import AIS, BDMC
-from ..numerics import log_mean_exp
 from ..paths import AbstractPath
+from ..progress import Clock, Show, display
+from .bounds import DecoderBounds
 from .networks import Decoder, check_rows
 from .posterior import posterior_path
 from .released import ReleasedProtocol
@@ -60,45 +61,6 @@ class DecoderProblem(eqx.Module):
         return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
 
 
-class DecoderBounds(eqx.Module):
-    """Log weights of all chains for all observations, and the bounds that they give.
-
-    The reverse chains estimate minus the log evidence. There are none (a width of zero) for observations without an
-    exact draw of the posterior, and no upper bound then.
-    """
-
-    forward: Float[Array, "num chains"]
-    reverse: Float[Array, "num reverse_chains"]
-    acceptance: Float[Array, " num"]
-    """Mean acceptance of each observation's forward chains."""
-    status: Shaped[Array, " num"]
-    """`qpaths.Status` of each observation's run."""
-
-    @property
-    def lower(self) -> Float[Array, " num"]:
-        """Mean log weight: a lower bound of log p(x) in expectation, for each observation."""
-        return jnp.mean(self.forward, axis=1)
-
-    @property
-    def upper(self) -> Float[Array, " num"]:
-        """Minus the mean log weight of the reverse chains: an upper bound in expectation."""
-        return -jnp.mean(self.reverse, axis=1)
-
-    @property
-    def gap(self) -> Float[Array, " num"]:
-        return self.upper - self.lower
-
-    def averaged(self) -> "DecoderBounds":
-        """The same with the weights of an observation's chains averaged under the log.
-
-        Still bounds, tighter by Jensen's inequality (Burda, Grosse and Salakhutdinov, 2016); the released code reports
-        these.
-        """
-        forward, reverse = log_mean_exp(self.forward)[:, None], self.reverse
-        reverse = log_mean_exp(reverse)[:, None] if reverse.shape[1] else reverse
-        return DecoderBounds(forward, reverse, self.acceptance, self.status)
-
-
 PathOf = Callable[[Point], AbstractPath[Any]]
 """Makes the path of one observation: a `DecoderProblem`, what `tune` returns for one, or any function."""
 
@@ -111,15 +73,17 @@ def evaluate_bounds(
     *,
     key: PRNGKey,
     batch_size: int | None = None,
+    progress: bool = False,
 ) -> DecoderBounds:
     """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
 
     `simulate` makes such pairs. A kernel that needs fitting is fitted to each observation by a pilot population of its
     own; `qpaths.tune(path_of, problems=...)` finds one for all of them. `batch_size` bounds how many observations are
     annealed at once; where the device runs out of memory it is halved, with a warning, and finished observations are
-    kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`.
+    kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`. `progress` shows the batches
+    with the mean bounds so far on standard error.
     """
-    return in_batches(*_bounds_work(path_of, x, latents, algorithm, key), batch_size)
+    return in_batches(*_bounds_work(path_of, x, latents, algorithm, key), batch_size, progress)
 
 
 def evaluate_lower(
@@ -129,12 +93,13 @@ def evaluate_lower(
     *,
     key: PRNGKey,
     batch_size: int | None = None,
+    progress: bool = False,
 ) -> DecoderBounds:
     """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
     """
-    return in_batches(*_lower_work(path_of, x, algorithm, key), batch_size)
+    return in_batches(*_lower_work(path_of, x, algorithm, key), batch_size, progress)
 
 
 def compile_bounds(
@@ -252,10 +217,14 @@ def _compile(program: _Program, arrays: Any, batch_size: int | None) -> None:
             raise
 
 
-def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> Any:
+def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
     """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
-    num = _num_of(arrays)
-    size = _size(num, batch_size)
+    with display(progress) as show:
+        return _joined(run, arrays, _size(_num_of(arrays), batch_size), show)
+
+
+def _joined(run: Callable[..., Any], arrays: Any, size: int, show: Show) -> Any:
+    num, clock = _num_of(arrays), Clock()
     done: list[Any] = []
     start = 0
     while start < num:
@@ -272,4 +241,17 @@ def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> 
             continue
         done.append(jax.tree.map(lambda leaf: leaf[: num - start], part))  # noqa: B023
         start += size
+        left = clock.seconds_left(max(num - start, 0) / size)
+        show(_line(done, min(start, num), num, left), min(start, num) / num)
     return jax.tree.map(lambda *parts: jnp.concatenate(parts), *done)
+
+
+def _line(done: list[Any], num_done: int, num: int, seconds_left: float | None) -> str:
+    """How far a run is, in a few words."""
+    line = f"{num_done} of {num} observations"
+    if isinstance(done[0], DecoderBounds):
+        parts = {"lower": jnp.concatenate([part.lower for part in done])}
+        if done[0].reverse.shape[1]:
+            parts["upper"] = jnp.concatenate([part.upper for part in done])
+        line += "".join(f", {name} {float(jnp.mean(values)):.3f}" for name, values in parts.items())
+    return line if seconds_left is None else f"{line}, {datetime.timedelta(seconds=round(seconds_left))} left"

@@ -49,8 +49,9 @@ def choose_q(
     - `"grid"`: the delta with the smallest median error of SMC against a known `log_evidence`.
     """
     if method not in METHODS:
-        near = difflib.get_close_matches(str(method), METHODS, 1, 0.0)[0]
-        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}: did you mean {near!r}?")
+        near = difflib.get_close_matches(str(method), METHODS, 1)
+        hint = f"did you mean {near[0]!r}?" if near else "'bound' needs nothing but the path."
+        raise ValueError(f"`method` must be one of {', '.join(METHODS)}, got {method!r}: {hint}")
     if not isinstance(path, Ordered):
         raise TypeError(
             f"`path` must be one of a family over q, such as `GeometricPath` or `QPath`, got {type(path).__name__}."

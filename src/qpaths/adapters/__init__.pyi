@@ -1,0 +1,5 @@
+from .blackjax import as_blackjax as as_blackjax
+from .model import Model as Model
+from .numpyro import from_numpyro as from_numpyro
+from .priors import from_prior as from_prior
+from .pymc import from_pymc as from_pymc

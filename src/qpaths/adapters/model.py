@@ -1,0 +1,80 @@
+"""A model with named variables: what the adapters make of a prior or a whole model, and what `evidence` takes."""
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+import numpy as np
+
+from .._types import Point
+from ..arrays import stack
+from ..densities import Density
+
+_CHUNK = 4096
+"""Draws that are transformed at once."""
+
+Named = dict[str, Any]
+"""Variables of a model by name, in their own units: a scale is positive, proportions sum to 1."""
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Model:
+    """A prior and a likelihood over unconstrained points, and how these become the variables of the model.
+
+    `qpaths.adapters.from_numpyro`, `from_pymc` and `from_prior` return one. Pass it to `qpaths.evidence` or
+    `qpaths.evidence_from_draws`.
+
+    Attributes:
+        prior: The density of unconstrained points with its sampler; a point has one array for each name.
+        log_likelihood: `log_likelihood(x, data)` at an unconstrained point, or `log_likelihood(x)` without data.
+        data: What was observed, by name; None where the adapter cannot tell.
+        constrain: The variables at an unconstrained point, with what is computed from them.
+        unconstrain: The point for some variables: the inverse of `constrain`.
+        variables: The names and shapes of the variables that `unconstrain` needs.
+        simulate: `simulate(key, x)` draws data given a point; None where the model cannot.
+        pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
+    """
+
+    prior: Density
+    log_likelihood: Callable[..., Any]
+    data: Any
+    constrain: Callable[[Point], Named]
+    unconstrain: Callable[[Named], Point]
+    variables: dict[str, tuple[int, ...]]
+    simulate: Callable[[Any, Point], Any] | None = None
+    pointwise: Callable[[Point], Named] | None = None
+
+    @property
+    def observed(self) -> tuple[Any, ...]:
+        """The data as a likelihood takes them: one argument or none."""
+        return () if self.data is None else (self.data,)
+
+    def named(self, points: Point) -> Named:
+        """The variables at many points, which have a leading axis."""
+        return self._map(self.constrain, points)
+
+    def points(self, draws: Named) -> Point:
+        """The unconstrained points of many draws of the variables."""
+        return self._map(self.unconstrain, draws)
+
+    def log_likelihoods(self, points: Point) -> Named | None:
+        """The log likelihood of each observation at many points."""
+        return None if self.pointwise is None else self._map(self.pointwise, points)
+
+    def _map(self, function: Callable[[Any], Any], points: Any) -> Any:
+        """A function of one point at many, compiled where the model is JAX."""
+        points = jax.tree.map(np.asarray, points)
+        if self.prior.backend == "numpy":
+            return stack([jax.tree.map(np.asarray, function(point)) for point in _rows(points)])
+        program = jax.jit(jax.vmap(function))
+        num = len(jax.tree.leaves(points)[0])
+        chunks = [jax.tree.map(lambda leaf: leaf[i : i + _CHUNK], points) for i in range(0, num, _CHUNK)]  # noqa: B023
+        return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *map(program, chunks))
+
+
+def _rows(points: Any) -> Iterator[Any]:
+    """Points one by one."""
+    leaves, structure = jax.tree.flatten(points)
+    for row in zip(*leaves, strict=True):
+        yield jax.tree.unflatten(structure, row)

@@ -1,0 +1,223 @@
+"""Models side by side: log Bayes factors, model probabilities, and what can be told apart."""
+
+import dataclasses
+import html
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from jaxtyping import Float
+
+from .arrays import softmax
+from .remarks import Level
+from .results import Result, Status
+
+Column = Float[np.ndarray, " models"]
+
+if TYPE_CHECKING:
+    Results: TypeAlias = Mapping[str, Result]
+    Probabilities: TypeAlias = Mapping[str, float]
+else:
+    Results: TypeAlias = Any  # other things get an error of ours
+    Probabilities: TypeAlias = Any
+
+_SURE = 2.0
+"""Standard errors by which a log Bayes factor must differ from 0."""
+_NUM_DRAWS = 4000
+"""Of the log evidences within their errors, for the intervals of the probabilities."""
+_HEADER = ("model", "log evidence", "se", "log BF to best", "se", "probability", "90% interval", "verdict")
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparison:
+    """Models by evidence, the best one first.
+
+    `str()` is a table in plain text. `rich.print` and notebooks show it as tables, `to_pandas()` returns a data frame,
+    and `qpaths.plotting.plot_compare` draws it.
+    """
+
+    names: tuple[str, ...]
+    log_evidence: Column
+    log_evidence_se: Column
+    log_prior: Column
+    """Log prior probabilities of the models."""
+    levels: tuple[str, ...]
+    """Of the verdicts: sound, doubtful or wrong; empty where there is none."""
+
+    def log_bayes_factor(self, first: str, second: str) -> tuple[float, float]:
+        """The log evidence of the first model minus that of the second, and its standard error."""
+        i, j = self._index(first), self._index(second)
+        difference = float(self.log_evidence[i] - self.log_evidence[j])
+        return difference, math.hypot(float(self.log_evidence_se[i]), float(self.log_evidence_se[j])) if i != j else 0.0
+
+    def _index(self, name: str) -> int:
+        if name not in self.names:
+            raise KeyError(f"there is no model {name!r}, only {', '.join(self.names)}.")
+        return self.names.index(name)
+
+    @property
+    def probabilities(self) -> Column:
+        """Posterior probabilities of the models."""
+        return softmax(self.log_evidence + self.log_prior)
+
+    @property
+    def intervals(self) -> Float[np.ndarray, "models 2"]:
+        """Where 90 % of each probability lies as the log evidences vary within their standard errors."""
+        noise = np.random.default_rng(0).standard_normal((_NUM_DRAWS, len(self.names)))
+        drawn = softmax(self.log_evidence + self.log_prior + self.log_evidence_se * noise)
+        return np.quantile(drawn, [0.05, 0.95], axis=0).T
+
+    @property
+    def conclusion(self) -> str:
+        """What the numbers say about the best model and the next one."""
+        if len(self.names) == 1:
+            return "One model: nothing to compare."
+        first, second = self.names[:2]
+        difference, error = self.log_bayes_factor(first, second)
+        if difference <= _SURE * error:
+            words = (
+                f"Which of {first} and {second} has the higher evidence cannot be told: they differ by "
+                f"{difference:.3f} +- {error:.3f} nats. Smaller standard errors would tell."
+            )
+        else:
+            words = (
+                f"{first} has the higher evidence: {difference:.3f} +- {error:.3f} nats above {second}, a Bayes factor "
+                f"of {_factor(difference)}."
+            )
+        doubtful = [
+            f"{name} ({level})" for name, level in zip(self.names, self.levels, strict=True) if level != "sound"
+        ]
+        doubtful = [words for words in doubtful if not words.endswith("()")]
+        return f"{words} Beware of {', '.join(doubtful)}: read `result.verdict` first." if doubtful else words
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """The table as text, without its header."""
+        found: list[tuple[str, ...]] = []
+        for i, (name, (low, high)) in enumerate(zip(self.names, self.intervals, strict=True)):
+            difference, error = self.log_bayes_factor(name, self.names[0])
+            found.append(
+                (
+                    name,
+                    f"{self.log_evidence[i]:.3f}",
+                    f"{self.log_evidence_se[i]:.3f}",
+                    f"{difference:.3f}",
+                    f"{error:.3f}",
+                    f"{self.probabilities[i]:.3g}",
+                    f"{low:.3g} to {high:.3g}",
+                    self.levels[i] or "none",
+                )
+            )
+        return found
+
+    def __str__(self) -> str:
+        table = [_HEADER, *self.rows()]
+        widths = [max(len(row[column]) for row in table) for column in range(len(_HEADER))]
+        lines = [
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in table
+        ]
+        return "\n".join([*lines, self.conclusion])
+
+    def __rich__(self) -> Any:
+        from rich.console import Group
+        from rich.table import Table
+
+        table = Table(*_HEADER)
+        for row in self.rows():
+            table.add_row(*row)
+        return Group(table, self.conclusion)
+
+    def _repr_html_(self) -> str:
+        def line(cells: tuple[str, ...], tag: str) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "".join(line(row, "td") for row in self.rows())
+        return f"<table>{line(_HEADER, 'th')}{body}</table><p>{html.escape(self.conclusion)}</p>"
+
+    def to_pandas(self) -> Any:
+        """A data frame with one row for each model, the numbers in full."""
+        try:
+            import pandas
+        except ImportError as error:
+            raise ImportError("`to_pandas` needs pandas: pip install pandas.") from error
+        factors = [self.log_bayes_factor(name, self.names[0]) for name in self.names]
+        low, high = self.intervals.T
+        columns = {
+            "log_evidence": self.log_evidence,
+            "log_evidence_se": self.log_evidence_se,
+            "log_bayes_factor": [value for value, _ in factors],
+            "log_bayes_factor_se": [error for _, error in factors],
+            "probability": self.probabilities,
+            "probability_low": low,
+            "probability_high": high,
+            "verdict": list(self.levels),
+        }
+        return pandas.DataFrame(columns, index=pandas.Index(self.names, name="model"))
+
+
+def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
+    """Compare models by their evidence.
+
+    Args:
+        results: Results by the names of the models.
+        prior: Prior probabilities of the models, which are made to sum to 1; equal ones by default.
+
+    Results on different data cannot be compared. That is an error where the results know their data: those of
+    `evidence(..., data=...)` and of models from NumPyro or PyMC do.
+
+        print(qpaths.compare({"linear": first, "quadratic": second}))
+    """
+    if not isinstance(results, Mapping) or not results:
+        raise TypeError(f"`results` must be a dictionary of results by name, got {results!r}.")
+    for name, result in results.items():
+        if not isinstance(result, Result):
+            raise TypeError(f"`{name}` must be a `Result` of a run, got {type(result).__name__}.")
+        if int(result.status) not in (Status.OK, Status.UNFINISHED) or not np.isfinite(float(result.log_evidence)):
+            raise ValueError(
+                f"`{name}` has no evidence to compare ({Status(int(result.status)).message}): run it again, or leave "
+                f"it out."
+            )
+    _check_same_data(results)
+    names = sorted(results, key=lambda name: -float(results[name].log_evidence))
+    return Comparison(
+        names=tuple(names),
+        log_evidence=np.array([float(results[name].log_evidence) for name in names]),
+        log_evidence_se=np.array([float(results[name].log_evidence_se) for name in names]),
+        log_prior=_log_prior(names, prior),
+        levels=tuple(_level(results[name]) for name in names),
+    )
+
+
+def _level(result: Result) -> str:
+    return "" if result.verdict is None else str(Level(result.verdict.level))
+
+
+def _log_prior(names: list[str], prior: Probabilities | None) -> Column:
+    """Log probabilities of the models before the data."""
+    if prior is None:
+        return np.full(len(names), -math.log(len(names)))
+    if set(prior) != set(names):
+        raise ValueError(
+            f"`prior` must have a probability for each of {', '.join(sorted(names))}, got {', '.join(sorted(prior))}."
+        )
+    values = np.array([float(prior[name]) for name in names])
+    if not (np.isfinite(values) & (values > 0)).all():
+        raise ValueError(f"`prior` must have positive probabilities, got {dict(prior)}: leave out what is impossible.")
+    return np.log(values / values.sum())
+
+
+def _check_same_data(results: Results) -> None:
+    """Raise where two results have no observed array in common."""
+    known = [(name, set(result.data)) for name, result in results.items() if result.data]
+    for name, data in known[1:]:
+        first, others = known[0]
+        if not data & others:
+            raise ValueError(
+                f"`{first}` and `{name}` were computed on different data: they have no observed array in common. A "
+                f"Bayes factor needs the same data in both; keep the observations in the same order and units."
+            )
+
+
+def _factor(difference: float) -> str:
+    """A Bayes factor for people: not beyond a few digits."""
+    return f"{math.exp(difference):.3g}" if difference < 14 else f"10^{difference / math.log(10):.1f}"

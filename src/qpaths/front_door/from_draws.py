@@ -1,0 +1,228 @@
+"""The log evidence from posterior draws that are there already."""
+
+import math
+import warnings
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from .._types import LogDensity, PRNGKey
+from ..adapters.draws import read_draws
+from ..adapters.model import Model
+from ..arrays import quiet, sigmoid, stream_of, to_host
+from ..autocorrelation import effective_size, r_hat
+from ..cost import Cost
+from ..densities import DensityLike, as_density, has_gradient
+from ..draws_remarks import DrawsFinding, DrawsNote
+from ..estimators import bridge
+from ..evaluation import HostEvaluator, Layout, evaluator_of
+from ..paths import GeometricPath
+from ..remarks import Remark, Verdict
+from ..results import Result, Status
+from ..standard_errors import importance_log_evidence
+from .endpoints import path_given, with_names
+from .exchange import evaluator_of_base
+from .proposals import mode_elsewhere, points_as_text, reference_for, wide_density
+
+Chains = Float[np.ndarray, "chains n d"]
+
+_PROPOSED = 4
+"""Draws of the references for each posterior draw."""
+_FEWEST, _MOST_ERROR, _MOST_R_HAT = 100, 0.5, 1.05
+_UNUSUAL = 4.0
+"""Standard errors beyond which two estimates are said to differ."""
+_SMALLEST = 0.02
+"""Nats that are of no interest."""
+
+
+def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, key: PRNGKey) -> Result:
+    """The log evidence from posterior draws of any sampler, by bridge sampling, with its standard error and a verdict.
+
+    Args:
+        model: A model of `qpaths.adapters`, or the unnormalized log density (prior times likelihood) of one draw.
+        draws: InferenceData or DataTree of ArviZ (PyMC's traces too), a NumPyro `MCMC`, a dictionary of arrays, or an
+            array with one row for each draw. With a model they are its variables by name, in their own units. With a
+            log density they are the points that it takes.
+        key: For the draws of the references.
+
+    A reference distribution is fitted to one half of each chain, and bridges to the other half (Meng and Wong, 1996);
+    then the halves change places. The standard error counts the autocorrelation of the draws. Ascents from the prior,
+    or from far around the draws, look for modes that the draws miss; what they find is a warning. A mode that neither
+    finds goes unseen: `qpaths.evidence` starts from the prior and does not depend on a sampler.
+
+        result = qpaths.evidence_from_draws(from_numpyro(model, y), mcmc, key=jax.random.key(0))
+    """
+    chains, layout, target, inner = _prepared(model, draws)
+    stream = stream_of(key, host=True)
+    with_slopes = has_gradient(target) and (inner is None or has_gradient(inner))
+    rows = chains.reshape(-1, layout.dimension)
+    if inner is None:
+        inner = wide_density(rows, layout)
+    alone = evaluator_of_base(HostEvaluator(GeometricPath(target, target), layout, with_slopes))
+    at = alone.particles(rows, with_slopes=with_slopes)
+    log_target = np.asarray(at.features.log_base)
+    _check_values(log_target, layout, rows)
+    scores = np.asarray(at.slopes.base).reshape(chains.shape) if with_slopes else None
+    cost = Cost(target_gradient=len(rows)) if with_slopes else Cost(target=len(rows))
+    half = chains.shape[1] // 2
+    early, late = slice(0, half), slice(half, 2 * half)
+    bridges = []
+    for number, (fitted, used) in enumerate(((early, late), (late, early))):
+        own = None if scores is None else scores[:, fitted].reshape(-1, layout.dimension)
+        reference = reference_for(chains[:, fitted].reshape(-1, layout.dimension), own, inner, layout)
+        evaluator = evaluator_of(GeometricPath(reference, target), stream, with_slopes=with_slopes)
+        bridges.append(_bridge(evaluator, chains[:, used], stream.fold(number)))
+        cost += Cost(target=chains[:, used].size // layout.dimension * (1 + _PROPOSED))
+    found, extra = _findings(bridges, log_target.reshape(chains.shape[:2]))
+    where = "the prior" if isinstance(model, Model) else "far around the draws"
+    if with_slopes:
+        around = HostEvaluator(GeometricPath(inner, target), layout, True)
+        elsewhere, num = mode_elsewhere(around, rows, log_target, reference, stream.fold(2))
+        cost += Cost(target_gradient=num)
+        if elsewhere is not None:
+            point = points_as_text(layout, elsewhere.position)
+            found.append(DrawsFinding.MISSED_MODE(where=where, point=point, height=elsewhere.height))
+    elif chains.shape[0] == 1:
+        found.append(DrawsFinding.NO_SEARCH())
+    for finding in found:
+        warnings.warn(f"evidence_from_draws: {finding}.", stacklevel=2)
+    value = float(np.mean([one.value for one in bridges]))
+    error = _pooled_error(*bridges) + extra
+    worth = sum(one.worth for one in bridges)
+    note = DrawsNote.BRIDGED(num=len(rows), num_chains=len(chains), num_proposed=_PROPOSED * 2 * half * len(chains))
+    verdict = Verdict(note, (DrawsNote.WORTH(worth=worth),), tuple(found))
+    result = _result(value, error, worth, layout.points(rows), cost, verdict)
+    named = model if isinstance(model, Model) else None
+    return with_names(result, named, None if named is None else named.data)
+
+
+def _prepared(model: Any, draws: Any) -> tuple[Chains, Layout, DensityLike, Any]:
+    """Unconstrained draws by chain, their layout, the log density, and the prior where there is one."""
+    variables = model.variables if isinstance(model, Model) else None
+    found = read_draws(draws, variables)
+    num_chains, num = jax.tree.leaves(found)[0].shape[:2]
+    flat = jax.tree.map(lambda leaf: leaf.reshape(num_chains * num, *leaf.shape[2:]), found)
+    if isinstance(model, Model):
+        points = model.points(flat)
+        target: Any = path_given(model.prior, model.log_likelihood, model.data).target
+        inner = model.prior
+    else:
+        points, target, inner = flat, as_density(model, "log_density"), None
+    points = jax.tree.map(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(float)), points)
+    layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], points))
+    rows = np.asarray(layout.rows(points), float)
+    fewest = 2 * (4 * layout.dimension + 4)
+    if len(rows) < fewest:
+        raise ValueError(
+            f"`draws` has {len(rows)} draws in {layout.dimension} dimensions, and at least {fewest} are needed: run "
+            f"the sampler longer."
+        )
+    if not np.isfinite(rows).all():
+        raise ValueError(
+            f"draw {int(np.argwhere(~np.isfinite(rows))[0][0])} lies on the boundary of the support of a variable "
+            f"(a scale of exactly 0, say): leave such draws out."
+        )
+    return rows.reshape(num_chains, num, -1), layout, target, inner
+
+
+def _check_values(log_target: np.ndarray, layout: Layout, rows: np.ndarray) -> None:
+    """Raise where a draw has no density: it cannot come from it."""
+    bad = np.flatnonzero(~np.isfinite(log_target))
+    if bad.size:
+        point = points_as_text(layout, rows[bad[0]])
+        raise ValueError(
+            f"the log density is {log_target[bad[0]]} at {bad.size} of {len(rows)} draws, first at {point}: these "
+            f"draws cannot come from it; check that model and draws belong together, and the units of the draws."
+        )
+
+
+class _Bridge(NamedTuple):
+    """What one half of the draws says."""
+
+    value: float
+    error: float
+    worth: float
+    """Independent draws that the half is worth."""
+    by_reference: tuple[float, float]
+    """The estimate of the reference alone, and its standard error."""
+
+
+@quiet()
+def _bridge(evaluator: Any, chains: Chains, stream: Any) -> _Bridge:
+    """Bridge sampling between the base of a path and draws from its target.
+
+    The standard error is that of Fruehwirth-Schnatter (2004): the two means of the bridge equation, the one over the
+    draws with what correlated draws are worth.
+    """
+    num_chains, num, dimension = chains.shape
+    proposed = evaluator.draw(stream, _PROPOSED * num_chains * num)
+    forward, reverse = (_log_ratio(evaluator, rows) for rows in (np.asarray(proposed), chains.reshape(-1, dimension)))
+    value = float(bridge(forward[None], -reverse[None])[0])
+    offset = value - math.log(len(reverse) / len(forward))
+    there, back = sigmoid(forward - offset), sigmoid(offset - reverse)
+    worth = min(effective_size(back.reshape(num_chains, num)), float(back.size))
+    variance = np.var(there) / np.mean(there) ** 2 / there.size + np.var(back) / np.mean(back) ** 2 / worth
+    alone, alone_error = importance_log_evidence(forward)
+    return _Bridge(value, float(np.sqrt(variance)), worth, (float(alone), float(alone_error)))
+
+
+def _pooled_error(first: _Bridge, second: _Bridge) -> float:
+    """Of the mean of the two estimates: what they say of themselves, or more where they differ by more than that."""
+    own, seen = 0.5 * math.hypot(first.error, second.error), 0.5 * abs(first.value - second.value)
+    return max(own, math.sqrt(0.5 * (own**2 + seen**2)))
+
+
+def _log_ratio(evaluator: Any, rows: np.ndarray) -> np.ndarray:
+    values = to_host(evaluator.values(rows))
+    return np.asarray(values.log_target) - np.asarray(values.log_base)
+
+
+def _findings(bridges: list[_Bridge], log_target: np.ndarray) -> tuple[list[Remark], float]:
+    """What looks unreliable, and what it adds to the standard error."""
+    found: list[Remark] = []
+    extra = 0.0
+    first, second = bridges
+    error = math.hypot(first.error, second.error)
+    value, worth = (first.value + second.value) / 2, first.worth + second.worth
+    more = float(np.mean([one.by_reference[0] for one in bridges])) - value
+    alone = math.hypot(*(one.by_reference[1] for one in bridges)) / 2
+    if more > max(_UNUSUAL * math.hypot(alone, error / 2), _SMALLEST):
+        found.append(DrawsFinding.MISSED_MASS(more=more))
+        extra += more
+    difference = abs(first.value - second.value)
+    if difference > max(_UNUSUAL * error, _SMALLEST):
+        found.append(DrawsFinding.HALVES_DISAGREE(difference=difference, error=error))
+        extra += difference / 2
+    if (spread := r_hat(log_target)) > _MOST_R_HAT:
+        found.append(DrawsFinding.CHAINS_DISAGREE(r_hat=spread))
+    if worth < _FEWEST:
+        found.append(DrawsFinding.DRAWS_WORTH_LITTLE(worth=worth, fewest=_FEWEST))
+    if error / 2 > _MOST_ERROR:
+        found.append(DrawsFinding.DRAWS_FIT_BADLY(error=error / 2, most=_MOST_ERROR))
+    return found, extra
+
+
+def _result(value: float, error: float, worth: float, samples: Any, cost: Cost, verdict: Verdict) -> Result:
+    """The draws with equal weights, and one step from the references to them."""
+    unknown, num = np.full(1, np.nan), len(jax.tree.leaves(samples)[0])
+    stats: Any = {
+        "beta": np.ones(1),
+        "ess": np.full(1, worth),
+        "acceptance": unknown,
+        "step_size": unknown,
+        "log_evidence": np.full(1, value),
+    }
+    return Result(
+        log_evidence=np.asarray(value),
+        log_evidence_se=np.asarray(error),
+        samples=samples,
+        log_weights=np.full(num, value),
+        betas=np.array([0.0, 1.0]),
+        stats=stats,
+        status=np.asarray(int(Status.OK)),
+        num_evaluations=cost,
+        algorithm="EvidenceFromDraws",
+        verdict=verdict,
+    )

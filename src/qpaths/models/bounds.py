@@ -1,0 +1,101 @@
+"""Bounds on log p(x) of many observations, as a value: means with standard errors, a summary, and a file."""
+
+import os
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float, Shaped
+
+from .. import storage
+from ..numerics import log_mean_exp
+from ..results import Status
+
+_FIELDS = ("forward", "reverse", "acceptance", "status")
+
+
+class DecoderBounds(eqx.Module):
+    """Log weights of all chains for all observations, and the bounds that they give.
+
+    The reverse chains estimate minus the log evidence. There are none (a width of zero) for observations without an
+    exact draw of the posterior, and no upper bound then.
+    """
+
+    forward: Float[Array, "num chains"]
+    reverse: Float[Array, "num reverse_chains"]
+    acceptance: Float[Array, " num"]
+    """Mean acceptance of each observation's forward chains."""
+    status: Shaped[Array, " num"]
+    """`qpaths.Status` of each observation's run."""
+
+    @property
+    def lower(self) -> Float[Array, " num"]:
+        """Mean log weight: a lower bound of log p(x) in expectation, for each observation."""
+        return jnp.mean(self.forward, axis=1)
+
+    @property
+    def upper(self) -> Float[Array, " num"]:
+        """Minus the mean log weight of the reverse chains: an upper bound in expectation."""
+        return -jnp.mean(self.reverse, axis=1)
+
+    @property
+    def gap(self) -> Float[Array, " num"]:
+        return self.upper - self.lower
+
+    @property
+    def mean_lower(self) -> tuple[float, float]:
+        """Mean lower bound over the observations, and its standard error: other observations and other chains."""
+        return _mean(self.lower)
+
+    @property
+    def mean_upper(self) -> tuple[float, float]:
+        """Mean upper bound over the observations, and its standard error; NaN where there are no reverse chains."""
+        return _mean(self.upper)
+
+    @property
+    def mean_gap(self) -> tuple[float, float]:
+        """Mean gap over the observations, and its standard error, smaller than theirs because they share noise."""
+        return _mean(self.gap)
+
+    def averaged(self) -> "DecoderBounds":
+        """The same with the weights of an observation's chains averaged under the log.
+
+        Still bounds, tighter by Jensen's inequality (Burda, Grosse and Salakhutdinov, 2016); the released code reports
+        these.
+        """
+        forward, reverse = log_mean_exp(self.forward)[:, None], self.reverse
+        reverse = log_mean_exp(reverse)[:, None] if reverse.shape[1] else reverse
+        return DecoderBounds(forward, reverse, self.acceptance, self.status)
+
+    def summary(self) -> str:
+        """A few lines for a person: the mean bounds with standard errors, and what went wrong where."""
+        num, chains = self.forward.shape
+        lines = [f"{num} observations with {chains} chains each, {float(jnp.mean(self.acceptance)):.0%} accepted"]
+        parts = {"lower bound": self.mean_lower}
+        if self.reverse.shape[1]:
+            parts |= {"upper bound": self.mean_upper, "gap": self.mean_gap}
+        lines += [
+            f"  mean {name} {value:.4f} +- {error:.4f} nats (standard error)" for name, (value, error) in parts.items()
+        ]
+        status = np.asarray(self.status)
+        for code in np.unique(status[status != Status.OK]):
+            lines.append(f"  beware: {np.sum(status == code)} observations: {Status(int(code)).message}")
+        return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all log weights to a file that `load_bounds` reads, in the format of `Result.save`."""
+        storage.write(path, "decoder bounds", {}, {name: getattr(self, name) for name in _FIELDS})
+
+
+def load_bounds(path: str | os.PathLike[str]) -> DecoderBounds:
+    """The bounds that `DecoderBounds.save` wrote to a file."""
+    _, _, tree = storage.read(path, ("decoder bounds",))
+    return DecoderBounds(**storage.to_jax(tree))
+
+
+def _mean(values: Any) -> tuple[float, float]:
+    """The mean of one number for each observation, and its standard error."""
+    values = np.asarray(values, float)
+    return float(values.mean()), float(values.std(ddof=1) / values.size**0.5) if values.size > 1 else float("nan")
