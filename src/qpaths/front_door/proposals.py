@@ -10,8 +10,8 @@ from ..arrays import quiet
 from ..densities import Density
 from ..evaluation import AbstractEvaluator, Layout
 from ..references.climb import End, climb
+from ..references.components import Component
 from ..references.curves import fit_map
-from ..references.maps import Component
 from ..references.reference import Reference
 from ..remarks import Refusal
 

@@ -5,7 +5,6 @@ mass than another one is wrong, however short its path. What was tried comes out
 """
 
 import dataclasses
-import math
 from typing import Any
 
 import equinox as eqx
@@ -15,20 +14,18 @@ from .._types import Rows
 from ..cost import Cost
 from ..evaluation import evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
-from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
 from ..references.conditional import conditional_design
-from ..references.coordinates import MappedEvaluator
 from ..references.curves import fit_map
 from ..references.fitting import Fit, fit_in_noise
-from ..references.modulated import Design
 from ..references.reference import Reference, share_outside
 from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule
-from .choices import BASE_SHARE, Attempt, Choice
+from .choices import BASE_SHARE, Attempt, Choice, less_mass, neck
 from .pilot import Pilot, run_pilot
+from .weighted import GOOD, POOREST, weighted_fit
 
 _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
@@ -44,8 +41,6 @@ _GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
 share of what is left that their moves may cost."""
 _FEWEST_PER_DIMENSION = 5
 """Draws below which a covariance is not fitted to them where the curvature is known."""
-_MOST_SHIFTED, _WIDEST = 4.0, 5.0
-"""Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 """Of the short run from the base that looks for modes which ascents have missed: particles, and share of what pilots
 may cost."""
@@ -57,10 +52,6 @@ _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
 _DRIVER_SHARE = 0.3
 """The same for optima at given values of drivers."""
-_NUM_WEIGHTED, _WEIGHTED_ROUNDS = 2048, 2
-"""Draws that get weights, and rounds in which a fit is improved by them."""
-_POOREST, _GOOD = 0.02, 0.2
-"""Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
 
 
 _Found = tuple[AbstractPath[Any], Pilot]
@@ -160,7 +151,7 @@ class _Search:
             if completed is None:
                 return None
             found = completed
-        refusal = _less_mass(first, found[1])
+        refusal = less_mass(first, found[1])
         if refusal is not None:
             self._refuse(refusal)
             return None
@@ -194,31 +185,16 @@ class _Search:
         self._spend_gradients(num)
         if design is None:
             return path, pilot
-        component, ess = self._weighted(design)
-        if ess < _POOREST:
+        component, ess, num = weighted_fit(design, self.evaluator, self.stream.fold(103))
+        self._spend_values(num)
+        if ess < POOREST:
             self.attempts.append(Attempt(Source.DRIVERS, Refusal.POOR_FIT))
             return path, pilot
         found = self._try(Source.DRIVERS, (component,), np.ones(1), pilot)
         if found is None:
             return path, pilot
-        self.settled = ess > _GOOD
+        self.settled = ess > GOOD
         return found
-
-    def _weighted(self, design: Design) -> tuple[Component, float]:
-        """The best fit to a design and to draws from earlier fits, and the effective share of draws from it."""
-        component, best_ess = design.fit(), -1.0
-        for number in range(_WEIGHTED_ROUNDS):
-            rows = component.draw(self.stream.fold(103 + number), _NUM_WEIGHTED)
-            log_weights = self.evaluator.values(rows).log_target - component.log_prob_and_slope(rows)[0]
-            self._spend_values(len(rows))
-            log_weights = np.nan_to_num(log_weights, nan=-np.inf)
-            ess = float(np.exp(log_ess(log_weights))) / len(rows)
-            if ess > best_ess:
-                best, best_ess = component, ess
-            if ess > _GOOD or ess < _POOREST / 10:
-                break
-            component = design.and_draws(rows, log_weights).fit()
-        return best, best_ess
 
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
@@ -233,7 +209,7 @@ class _Search:
             found = self._try(source, (fit.fitted,), np.ones(1), pilot)
             if found is None:
                 break
-            settled = found[1].barrier > _SETTLED * pilot.barrier and _less_mass(found[1], pilot) is None
+            settled = found[1].barrier > _SETTLED * pilot.barrier and less_mass(found[1], pilot) is None
             path, pilot = found
             if settled:
                 break
@@ -276,13 +252,13 @@ class _Search:
         path = from_base(self.path, reference)
         num = self.num_particles if source is Source.DRIVERS else self._num_particles(before)
         pilot = self._pilot(path, num, self.left)
-        refusal = _neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
+        refusal = neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
         if not pilot.reached:
             refusal = Refusal.NOT_REACHED
         elif before is not None:
             longer = pilot.barrier > (_SHORT if source is Source.PILOT else _LONGEST) * before.barrier
-            found_more = _less_mass(pilot, before) is not None
-            refusal = _less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
+            found_more = less_mass(pilot, before) is not None
+            refusal = less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
         self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
         return (path, pilot) if refusal is None else None
 
@@ -319,18 +295,3 @@ class _Search:
 def _can_map(kernel: AbstractKernel[Any]) -> bool:
     """Whether the kernel moves particles in the coordinates of the evaluator alone."""
     return isinstance(kernel, HMC | MALA | RandomWalk)
-
-
-def _neck(pilot: Pilot) -> Refusal | None:
-    """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
-    if not isinstance(pilot.annealing.evaluator, MappedEvaluator):
-        return None
-    noise = np.asarray(pilot.state.particles.position)
-    far = np.abs(np.median(noise, axis=0)).max() > _MOST_SHIFTED or np.std(noise, axis=0).max() > _WIDEST
-    return Refusal.NECK if far else None
-
-
-def _less_mass(before: Pilot, after: Pilot) -> Refusal | None:
-    """Whether the second pilot finds less mass than the first, beyond noise."""
-    loss = before.mass[0] - after.mass[0]
-    return Refusal.LESS_MASS if loss > 3 * math.hypot(before.mass[1], after.mass[1]) + 0.02 else None

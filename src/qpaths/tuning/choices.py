@@ -3,13 +3,18 @@
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..cost import Cost
 from ..paths import AbstractPath
+from ..references.coordinates import MappedEvaluator
 from ..remarks import Check, Finding, Note, Refusal, Remark, Source
 from .pilot import Pilot
 
 BASE_SHARE = 0.05
 """Of the base in a reference."""
+_MOST_SHIFTED, _WIDEST = 4.0, 5.0
+"""Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 
 
 class Attempt(NamedTuple):
@@ -58,3 +63,18 @@ class Choice(NamedTuple):
         if self.used.num_modes > 1 and self.check is not Check.CONFIRMED:
             return (Finding.UNCONFIRMED(num_modes=self.used.num_modes),)
         return ()
+
+
+def neck(pilot: Pilot) -> Refusal | None:
+    """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
+    if not isinstance(pilot.annealing.evaluator, MappedEvaluator):
+        return None
+    noise = np.asarray(pilot.state.particles.position)
+    far = np.abs(np.median(noise, axis=0)).max() > _MOST_SHIFTED or np.std(noise, axis=0).max() > _WIDEST
+    return Refusal.NECK if far else None
+
+
+def less_mass(before: Pilot, after: Pilot) -> Refusal | None:
+    """Whether the second pilot finds less mass than the first, beyond noise."""
+    loss = before.mass[0] - after.mass[0]
+    return Refusal.LESS_MASS if loss > 3 * math.hypot(before.mass[1], after.mass[1]) + 0.02 else None
