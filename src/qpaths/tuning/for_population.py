@@ -97,7 +97,7 @@ def tune_population(
             if _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
                 num_steps = 1
                 notes.append(Note.WEIGHTS(ess=ess))
-        betas = respace(betas, pilot.lengths, 1 + num_steps)
+        betas = np.unique(respace(betas, pilot.lengths, 1 + num_steps))  # two may be one, next to beta = 1
     if betas.size > 2:
         notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
