@@ -52,7 +52,12 @@ def modulated():
     )
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved, modulated])
+def diagonal():
+    rng = np.random.default_rng(4)
+    return TriangularMap.diagonal(rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION))
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal])
 
 
 @MAPS

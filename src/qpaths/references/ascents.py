@@ -14,8 +14,9 @@ from jaxtyping import Float
 from ..arrays import one_thread, quiet, softmax
 from ..evaluation import AbstractEvaluator
 from ..remarks import Refusal
-from .climb import Climbed, End, Scale, Starts, climb
+from .climb import Climbed, End, Scale, Starts, climb, joined
 from .components import Component
+from .maps import TriangularMap
 
 NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""
@@ -33,26 +34,36 @@ _LOST = 0.25
 """Share of the ascents from draws of the target that may lead to no optimum."""
 _FLATTEST = 1e-4
 """Curvature, in units of the base's spread, below which a target is flat."""
+_EQUAL = 1e-5
+"""Difference of two estimates of a diagonal, in units of its largest entry, up to which they are the same."""
 _SMALLEST_SHARE = 1e-3
 _LIGHTEST = 30.0
 
 
 class Mode(NamedTuple):
-    """An optimum of the target, its log density there, and minus the Hessian."""
+    """An optimum of the target, its log density there, and minus the Hessian, or its diagonal where that is all."""
 
     position: Float[np.ndarray, " d"]
     value: float
-    precision: Float[np.ndarray, "d d"]
+    precision: Scale
 
     @property
     def log_mass(self) -> float:
         """By Laplace's approximation."""
-        log_determinant = 2 * np.sum(np.log(np.diag(np.linalg.cholesky(self.precision))))
+        if self.precision.ndim == 1:
+            log_determinant = np.sum(np.log(self.precision))
+        else:
+            log_determinant = 2 * np.sum(np.log(np.diag(np.linalg.cholesky(self.precision))))
         return float(self.value + 0.5 * len(self.position) * math.log(2 * math.pi) - 0.5 * log_determinant)
+
+    def distance(self, rows: Starts) -> Float[np.ndarray, " s"]:
+        """Of some points, in the scale of the curvature."""
+        away = rows - self.position
+        return np.sqrt(np.abs(np.mean(_times(away, self.precision) * away, axis=1)))
 
 
 class Ascents(NamedTuple):
-    """The modes that ascents found, or the reason why there is none to use; and how many gradients they took."""
+    """The modes that ascents found, or why there is none to use; and how many gradients they took."""
 
     modes: tuple[Mode, ...]
     refusal: Refusal | None
@@ -70,6 +81,8 @@ class Ascents(NamedTuple):
 
 def _component(mode: Mode) -> Component:
     df = max(_LIGHTEST, float(len(mode.position)))
+    if mode.precision.ndim == 1:
+        return Component(df, TriangularMap.diagonal(mode.position, np.sqrt((df - 2) / df / mode.precision)))
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 
@@ -96,7 +109,9 @@ def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts,
         climbed = search._climb(np.asarray(draws, float), scale)
         at_top = climbed.end == End.CONVERGED
         away = [climbed.position - mode.position for mode in known.modes]
-        apart = [np.mean((one @ mode.precision) * one, axis=1) for one, mode in zip(away, known.modes, strict=True)]
+        apart = [
+            np.mean(_times(one, mode.precision) * one, axis=1) for one, mode in zip(away, known.modes, strict=True)
+        ]
         new = at_top & (np.sqrt(np.min(apart, axis=0)) > _SAME)
         if by_mass and np.mean(at_top) < 1 - _LOST:
             return Ascents((), Refusal.NECK, search.num_gradients)
@@ -127,31 +142,28 @@ class _Search:
                 return Ascents((), refusal, self.num_gradients)
             tops.append(climbed)
             done = num
-            chosen, counts = _distinct(_joined(tops), scale)
+            chosen, counts = _distinct(joined(tops), scale)
             num_alone = int(np.sum(counts == 1))
             if num_alone == 0 or len(chosen) == 1 or self.num_gradients * 4 > self.max_gradients:
                 break
         if len(chosen) > 1 and num_alone > _UNSEEN * counts.sum():
             return Ascents((), Refusal.MANY_MODES, self.num_gradients)
-        return self._with_curvature(_joined(tops), chosen, spread)
+        return self._with_curvature(joined(tops), chosen, spread)
 
     def _converge(self, starts: Starts, scale: Scale, spread: Any) -> tuple[Climbed, Scale, Refusal | None]:
         """Climb, look at the curvature of the best, and climb on in its coordinates until nothing more is gained."""
         climbed = self._climb(starts, scale)
-        for _ in range(_MAX_CURVATURES):
+        for number in range(_MAX_CURVATURES):
             refusal = _refusal(climbed)
             if refusal is not None:
                 return climbed, scale, refusal
-            best = int(np.argmax(np.where(climbed.end <= End.CONVERGED, climbed.value, -np.inf)))
-            if scale.ndim == 1:
-                precision = self._precision(climbed.position[best], spread)
-                if not np.isfinite(precision).all():
-                    return climbed, scale, Refusal.HARD_BOUND
-                scale = _root_of_inverse(precision, spread)
-            elif (climbed.end != End.UNDER_WAY).all():
+            if number > 0 and (climbed.end != End.UNDER_WAY).all():
                 return climbed, scale, None
-            else:
-                scale = _root_of_inverse(self._precision(climbed.position[best], spread), spread)
+            best = int(np.argmax(np.where(climbed.end <= End.CONVERGED, climbed.value, -np.inf)))
+            precision = self._precision(climbed.position[best], spread)
+            if number == 0 and not np.isfinite(precision).all():
+                return climbed, scale, Refusal.HARD_BOUND
+            scale = _root_of_inverse(precision, spread)
             usable = climbed.end <= End.CONVERGED
             climbed = self._climb(climbed.position[usable], scale)
             if self.num_gradients > self.max_gradients:
@@ -171,23 +183,42 @@ class _Search:
         found = self.evaluator.waypoints(positions)
         return np.asarray(found.features.log_target, float), np.asarray(found.slopes.target, float)
 
-    def _precision(self, position: Any, spread: Any) -> Float[np.ndarray, "d d"]:
+    def _precision(self, position: Any, spread: Any) -> Scale:
         """Minus the Hessian, with steps that are short for the base and, where that is not enough, for the target.
 
         The curvature at the point before serves for a point that is hardly away from it.
         """
         if self.known is not None:
             away = position - self.known[0]
-            if np.abs(away @ self.known[1] @ away) < _NEAR**2 * len(position):
+            if np.abs(_times(away, self.known[1]) @ away) < _NEAR**2 * len(position):
                 return self.known[1]
         relative = float(np.finfo(self.evaluator.layout.dtype).eps) ** 0.25
         step = relative * spread
+        diagonal = self._diagonal(position, step)
+        if diagonal is not None:
+            self.known = position, diagonal
+            return diagonal
         precision = self._differences(position, step)
         deviation = np.abs(np.diag(precision)) ** -0.5
         if (step > 0.1 * deviation).any():
             precision = self._differences(position, np.minimum(step, relative * deviation))
         self.known = position, precision
         return precision
+
+    def _diagonal(self, position: Any, step: Any) -> Float[np.ndarray, " d"] | None:
+        """The diagonal of minus the Hessian where coordinates do not depend on each other; None where they do.
+
+        Two random directions tell: a diagonal that follows from the first predicts the second.
+        """
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, len(position)))
+        offsets = step * signs
+        _, slopes = self._gradient(np.concatenate([position + offsets, position - offsets]))
+        self.num_gradients += len(slopes)
+        ahead, behind = np.split(slopes, 2)
+        found = (behind - ahead) / (2 * offsets)
+        is_same = np.abs(found[0] - found[1]).max() <= _EQUAL * np.abs(found).max()
+        is_short = (step <= 0.1 * np.abs(found[0]) ** -0.5).all()
+        return np.mean(found, axis=0) if is_same and is_short else None
 
     def _differences(self, position: Any, step: Any) -> Float[np.ndarray, "d d"]:
         offsets = np.diag(step)
@@ -221,11 +252,6 @@ def _refusal(climbed: Climbed) -> Refusal | None:
     return {End.AT_INFINITY: Refusal.AT_INFINITY, End.HARD_BOUND: Refusal.HARD_BOUND}.get(End(climbed.end[best]))
 
 
-def _joined(parts: list[Climbed]) -> Climbed:
-    position, value, gradient, end = (np.concatenate(columns) for columns in zip(*(p[:-1] for p in parts), strict=True))
-    return Climbed(position, value, gradient, end, sum(part.num_evaluations for part in parts))
-
-
 def _distinct(tops: Climbed, scale: Scale) -> tuple[list[int], Float[np.ndarray, " k"]]:
     """The ends of ascents that differ, the highest first, and how many ascents came to each."""
     order = np.argsort(-tops.value)
@@ -243,8 +269,14 @@ def _distinct(tops: Climbed, scale: Scale) -> tuple[list[int], Float[np.ndarray,
     return chosen, np.array(counts, float)
 
 
-def _is_curved(precision: Float[np.ndarray, "d d"], spread: Float[np.ndarray, " d"]) -> bool:
+def _times(rows: Any, precision: Scale) -> Any:
+    return rows * precision if precision.ndim == 1 else rows @ precision
+
+
+def _is_curved(precision: Scale, spread: Float[np.ndarray, " d"]) -> bool:
     """Whether the target falls off in every direction, not too slowly for the base's spread."""
+    if precision.ndim == 1:
+        return bool((precision * spread**2 > _FLATTEST).all())
     scaled = precision * spread * spread[:, None] - _FLATTEST * np.eye(len(spread))
     try:
         np.linalg.cholesky(scaled)
@@ -258,8 +290,10 @@ def _inverse(precision: Float[np.ndarray, "d d"]) -> Float[np.ndarray, "d d"]:
     return root.T @ root
 
 
-def _root_of_inverse(precision: Float[np.ndarray, "d d"], spread: Float[np.ndarray, " d"]) -> Float[np.ndarray, "d d"]:
+def _root_of_inverse(precision: Scale, spread: Float[np.ndarray, " d"]) -> Scale:
     """A square root of the inverse of minus the Hessian; of its absolute value where it is not positive definite."""
+    if precision.ndim == 1:
+        return spread / np.sqrt(np.where(precision > 0, precision * spread**2, np.maximum(-precision * spread**2, 1.0)))
     scaled = precision * spread * spread[:, None]
     try:
         return spread[:, None] * np.linalg.inv(np.linalg.cholesky(scaled)).T

@@ -198,3 +198,9 @@ def _backward(scale: Scale, vectors: Starts) -> Starts:
 def _scaled_length(scale: Scale, vectors: Starts) -> Values:
     size = scale if scale.ndim == 1 else np.sqrt(np.sum(scale**2, axis=1))
     return np.max(np.abs(vectors) / size, axis=1)
+
+
+def joined(parts: list[Climbed]) -> Climbed:
+    """All of them as one."""
+    position, value, gradient, end = (np.concatenate(columns) for columns in zip(*(p[:-1] for p in parts), strict=True))
+    return Climbed(position, value, gradient, end, sum(part.num_evaluations for part in parts))

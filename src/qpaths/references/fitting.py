@@ -77,7 +77,9 @@ def fit_in_noise(component: Component, noise: HostRows, scores: HostRows) -> Fit
     mean = component.map.to_points(center[None])[0][0]
     df = max(_LIGHTEST, float(len(mean)))
     scale = np.sqrt(squared * (df - 2) / df)
-    return Fit(Component(df, TriangularMap.linear(mean, component.map.factor * scale)), None)
+    factor = component.map.factor * scale
+    fitted = TriangularMap.diagonal(mean, factor) if factor.ndim == 1 else TriangularMap.linear(mean, factor)
+    return Fit(Component(df, fitted), None)
 
 
 def _covariance(x: HostRows) -> Matrix:

@@ -31,18 +31,18 @@ class TriangularMap(Module):
 
     `center`, `scale` and `order` make the standardized coordinates, `v = ((x - center) / scale)[order]`, after x was
     multiplied by the orthogonal matrix `rotation`, if there is one. The matrices are strictly lower triangular.
-    `squares` and `slopes` are None in a linear map. `inverse` holds, for each block, the inverse of `1 - means` within
-    it.
+    `squares` and `slopes` are None in a linear map, and `means` too where coordinates do not depend on each other.
+    `inverse` holds, for each block, the inverse of `1 - means` within it.
     """
 
     center: Float[AnyArray, " d"]
     scale: Float[AnyArray, " d"]
     order: Int[AnyArray, " d"]
-    means: Float[AnyArray, "d d"]
+    means: Float[AnyArray, "d d"] | None
     log_scales: Float[AnyArray, " d"]
     squares: Float[AnyArray, "d d"] | None
     slopes: Float[AnyArray, "d d"] | None
-    inverse: Float[AnyArray, "d d"]
+    inverse: Float[AnyArray, "d d"] | None
     modulation: Modulation | None
     rotation: Float[AnyArray, "d d"] | None
     ends: tuple[int, ...] = eqx.field(static=True)
@@ -53,7 +53,7 @@ class TriangularMap(Module):
         center: np.ndarray,
         scale: np.ndarray,
         order: np.ndarray,
-        means: np.ndarray,
+        means: np.ndarray | None,
         log_scales: np.ndarray,
         squares: np.ndarray | None = None,
         slopes: np.ndarray | None = None,
@@ -63,9 +63,7 @@ class TriangularMap(Module):
         """The map with these terms; matrices of zeros count as none."""
         squares, slopes = (None if part is None or not part.any() else part for part in (squares, slopes))
         ends = _block_ends(squares, slopes, modulation, len(center))
-        inverse = np.zeros_like(means)
-        for start, end in _pairs(ends):
-            inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
+        inverse = None if means is None else _inverse_of_blocks(means, ends)
         return TriangularMap(
             center, scale, order, means, log_scales, squares, slopes, inverse, modulation, rotation, ends
         )
@@ -81,6 +79,11 @@ class TriangularMap(Module):
         order = np.arange(len(mean))
         return TriangularMap.of(mean, scale, order, np.tril(means, -1), np.log(diagonal))
 
+    @staticmethod
+    def diagonal(mean: Float[np.ndarray, " d"], deviation: Float[np.ndarray, " d"]) -> "TriangularMap":
+        """`x = mean + deviation z`, each coordinate by itself."""
+        return TriangularMap.of(mean, deviation, np.arange(len(mean)), None, np.zeros(len(mean)))
+
     @property
     def dimension(self) -> int:
         return self.center.shape[0]
@@ -90,9 +93,11 @@ class TriangularMap(Module):
         return self.squares is None and self.slopes is None and self.modulation is None
 
     @property
-    def factor(self) -> Float[AnyArray, "d d"]:
-        """Of a linear map: the derivative of points by noise."""
-        xp = namespace(self.means)
+    def factor(self) -> Float[AnyArray, "d d"] | Float[AnyArray, " d"]:
+        """Of a linear map: the derivative of points by noise; only its diagonal where there is no more."""
+        xp = namespace(self.center)
+        if self.means is None or self.inverse is None:
+            return self.scale * xp.exp(self.log_scales)
         unit = self.inverse * xp.exp(self.log_scales)[None, :]
         back = xp.argsort(self.order)
         return self.scale[:, None] * unit[back]
@@ -114,7 +119,7 @@ class TriangularMap(Module):
             features = self._features(before) if features is None else features
             log_scales = self._log_scales(before, features, own)
             right = self._means(before, features, own) + xp.exp(log_scales) * noise[:, own]
-            v, scales = _put(v, own, right @ self.inverse[own, own].T), _put(scales, own, log_scales)
+            v, scales = _put(v, own, self._within(right, own)), _put(scales, own, log_scales)
         positions = self.center + self.scale * v[:, xp.argsort(self.order)]
         if self.rotation is not None:
             positions = positions @ self.rotation.T
@@ -125,7 +130,7 @@ class TriangularMap(Module):
         xp = namespace(positions)
         v = self.standardized(positions)
         pulled = noise_slope * xp.exp(-self._log_scales(v, self._features(v)))
-        slope = pulled - pulled @ self.means
+        slope = pulled if self.means is None else pulled - pulled @ self.means
         bent, inside = _bent(v), xp.abs(v) < _CLIP
         if self.squares is not None:
             slope = slope - xp.where(inside, 2 * bent * (pulled @ self.squares), 0.0)
@@ -175,7 +180,8 @@ class TriangularMap(Module):
             if end < self.dimension:
                 found = solved[:, late]
                 pulled = found / scales[:, late]
-                rest = rest + pulled @ self.means[late, own]
+                if self.means is not None:
+                    rest = rest + pulled @ self.means[late, own]
                 if self.squares is not None:
                     curved = 2 * bent[:, own] * (pulled @ self.squares[late, own])
                     rest = rest + xp.where(inside[:, own], curved, 0.0)
@@ -184,7 +190,8 @@ class TriangularMap(Module):
                     rest = rest + xp.where(inside[:, own], curved, 0.0)
                 if modulated is not None:
                     rest = rest + self._modulated_back(modulated, pulled, found * noise[:, late], own, late)
-            solved = _put(solved, own, scales[:, own] * (rest @ self.inverse[own, own]))
+            rest = rest if self.inverse is None else rest @ self.inverse[own, own]
+            solved = _put(solved, own, scales[:, own] * rest)
         return solved
 
     def _modulated_back(self, at: Back, pulled: Any, of_scales: Any, own: slice, late: slice) -> Any:
@@ -205,6 +212,10 @@ class TriangularMap(Module):
     def _rotated(self, rows: Rows) -> Rows:
         return rows if self.rotation is None else rows @ self.rotation
 
+    def _within(self, right: Any, own: slice) -> Any:
+        """Solve for the coordinates of a block, which depend on each other linearly."""
+        return right if self.inverse is None else right @ self.inverse[own, own].T
+
     def _features(self, v: Any) -> Any:
         """Of the drivers, where they are among the coordinates that are known."""
         if self.modulation is None or v.shape[1] < self.modulation.num_drivers:
@@ -214,7 +225,7 @@ class TriangularMap(Module):
     def _means(self, v: Any, features: Any, own: slice = slice(None)) -> Any:
         """Means of some coordinates from the first ones, as many as `v` has."""
         num = v.shape[1]
-        means = v @ self.means[own, :num].T
+        means = 0.0 if self.means is None else v @ self.means[own, :num].T
         if self.squares is not None:
             means = means + _bent(v) ** 2 @ self.squares[own, :num].T
         return means if features is None else means + self.modulation.means(v, features, own)  # type: ignore[union-attr]
@@ -233,6 +244,14 @@ class TriangularMap(Module):
 
 def _bent(v: Any) -> Any:
     return namespace(v).clip(v, -_CLIP, _CLIP)
+
+
+def _inverse_of_blocks(means: np.ndarray, ends: tuple[int, ...]) -> np.ndarray:
+    """Of `1 - means`, block by block."""
+    inverse = np.zeros_like(means)
+    for start, end in _pairs(ends):
+        inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
+    return inverse
 
 
 def _put(rows: Any, own: slice, values: Any) -> Any:
