@@ -52,11 +52,11 @@ def test_nothing_is_compiled_for_another_key_other_data_or_another_budget():
     assert compilations
 
 
-def test_only_the_density_with_its_gradient_and_the_sampler_are_compiled():
+def test_only_the_densities_with_and_without_gradient_and_the_sampler_are_compiled():
     evaluation.clear_cache()
     compilations.clear()
     run(log_prior=lambda x: log_prior(x))
-    assert len(compilations) <= 3
+    assert len(compilations) <= 4
 
 
 def test_a_path_through_a_family_compiles_no_more_for_another_key():

@@ -1,8 +1,7 @@
 """What a run says about itself: what was chosen and why, why it stopped, and what looks unreliable.
 
 A remark is a record: its kind, and the numbers that belong to it. The sentences are the templates in this file, and
-`str(remark)` fills them in. No other code holds such sentences, and none reads them: control flow looks at kinds and
-numbers.
+`str(remark)` fills them in. No other code holds such sentences, and none reads them: control flow looks at kinds.
 """
 
 import dataclasses

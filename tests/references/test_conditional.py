@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths.arrays import stream_of
+from qpaths.arrays import quiet, stream_of
 from qpaths.evaluation import evaluator_of
 from qpaths.numerics import log_ess
 from qpaths.references.conditional import conditional_design
@@ -40,6 +40,7 @@ def scores(log_target, rows):
     return np.asarray(jax.vmap(jax.grad(log_target))(jnp.asarray(rows)))
 
 
+@quiet()
 def effective_share(component, log_target, num=4000):
     rows = component.draw(stream(5), num)
     log_weights = np.asarray(jax.vmap(log_target)(rows)) - component.log_prob_and_slope(rows)[0]

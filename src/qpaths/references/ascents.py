@@ -22,8 +22,7 @@ NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""
 _MOST_NUMBERS = 60_000
 """Starts times dimensions, beyond the first attempt."""
-_MAX_ROUNDS, _MAX_CURVATURES = 80, 4
-_GAIN = 1e-5
+_MAX_ROUNDS, _MAX_CURVATURES, _GAIN = 80, 4, 1e-5
 _SAME = 0.3
 """Distance of two ends of ascents, in the scale of the target, below which they are the same mode."""
 _NEAR = 0.03
@@ -36,8 +35,7 @@ _FLATTEST = 1e-4
 """Curvature, in units of the base's spread, below which a target is flat."""
 _EQUAL = 1e-5
 """Difference of two estimates of a diagonal, in units of its largest entry, up to which they are the same."""
-_SMALLEST_SHARE = 1e-3
-_LIGHTEST = 30.0
+_SMALLEST_SHARE, _LIGHTEST = 1e-3, 30.0
 
 
 class Mode(NamedTuple):

@@ -27,6 +27,8 @@ _MOST_WEIGHTED = 2.0
 """Length of a path below which weights alone may be better than moves."""
 _PROBED, _PROBED_SHARE = (512, 4096), 0.2
 """Draws that tell whether they are: the fewest and the most, and their share of what is left for pilots."""
+_ENOUGH = 0.5
+"""Effective share of draws from which on weights alone are enough."""
 _HEAVIEST = 0.6
 """Tail index of the weights above which they are not trusted alone."""
 _LONG = 3.0
@@ -94,7 +96,7 @@ def tune_population(
         if pilot.barrier < _MOST_WEIGHTED:
             ess, cost = _weights_alone(path, kernel, streams[1], allowance.left)
             allowance.spend(cost)
-            if _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
+            if ess > _ENOUGH or _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
                 num_steps = 1
                 notes.append(Note.WEIGHTS(ess=ess))
         betas = np.unique(respace(betas, pilot.lengths, 1 + num_steps))  # two may be one, next to beta = 1
