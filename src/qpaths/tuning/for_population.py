@@ -62,7 +62,9 @@ def tune_population(
     The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. Ascents climb to the
     modes of the target, or a first pilot anneals there from the base. A distribution with the curvature of the modes,
     or fitted to the draws of a pilot, becomes the new base (the reference) if the path from there is shorter and finds
-    no less mass; short runs from there refine it. `reference=False` keeps the base. On a path that is still long a few
+    no less mass; short runs from there refine it. Where a few coordinates drive the scales of all others, it is fitted
+    to optima and curvature at many values of these. `reference=False` keeps the base. If draws from there are good
+    enough with weights alone, the schedule has a single step. On a path that is still long a few
     values of q are compared by the bound that they reach. A path without an order q stays as it is, and one that is not
     pointwise also keeps its base.
     """
