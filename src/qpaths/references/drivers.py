@@ -18,7 +18,7 @@ _CLIP = 12.0
 """Standard deviations beyond which a driver changes the others no further."""
 _FEWEST = 50
 """Draws among which drivers are looked for."""
-_STEP, _STRONG = 2.0, 0.15
+_STEP, _STRONG = 2.0, 0.12
 """Standard deviations by which a driver is moved, and the mean change of the log precisions of the
 others, each at most 1, that counts."""
 _MOST_TRIED, _MOST = 16, 4
@@ -52,7 +52,8 @@ def find_drivers(positions: Rows, scores: Rows, curvatures: Curvatures) -> tuple
     log_precision = np.log(np.maximum(diagonal, 1e-300))
     change = np.abs(log_precision[1:] - log_precision[:1]).reshape(2, *steps.shape)
     change[:, np.arange(len(tried)), tried] = 0.0
-    strength = np.mean(np.minimum(change, 1.0), axis=-1).max(axis=0)
+    # Without the largest: what changes with a driven coordinate is the driver's own precision alone.
+    strength = np.mean(np.sort(np.minimum(change, 1.0), axis=-1)[..., :-1], axis=-1).max(axis=0)
     order = np.argsort(-np.nan_to_num(strength))[:_MOST]
     return tuple(int(tried[k]) for k in order if strength[k] > _STRONG)
 
