@@ -3,6 +3,7 @@
 Traced arguments pass, since no error can depend on them; bad values among them come out as NaN or a status.
 """
 
+import inspect
 import numbers
 from typing import Any
 
@@ -44,3 +45,14 @@ def check_chunk_size(chunk_size: int | None) -> None:
     """Raise if no particle would be moved at once."""
     if chunk_size is not None:
         check_num("chunk_size", chunk_size, smallest=1)
+
+
+def takes_two(function: Any) -> bool:
+    """Whether a function can be called with a point and data."""
+    try:
+        inspect.signature(function).bind(None, None)
+    except TypeError:
+        return False
+    except ValueError:  # some callables have no signature to look at
+        pass
+    return True

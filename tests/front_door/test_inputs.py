@@ -159,18 +159,17 @@ def test_probability_of_signs_is_a_bound(key):
 
 
 def test_mass_from_both_sides(key):
-    """A prior with mass exp(0.7), and one with mass 1."""
+    """A prior with mass exp(0.7), one with mass 1, and one whose tails are too heavy to tell."""
 
-    def mass(shift):
-        evaluator = evaluator_of_base(
-            _evaluator(lambda x: shift + jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (2,)))
-        )
+    def mass(shift, law=norm, draw=jax.random.normal):
+        evaluator = evaluator_of_base(_evaluator(lambda x: shift + jnp.sum(law.logpdf(x)), lambda key: draw(key, (2,))))
         first, second = stream_of(key, host=True).split(2)
         return log_mass(evaluator, evaluator.draw(first, 2000), second)
 
     value, error = mass(0.7)
     assert abs(value - 0.7) < 5 * error < 0.15
     assert mass(0.0) is None
+    assert mass(0.7, cauchy, jax.random.cauchy) is None
 
 
 def test_ignored_coordinate_is_a_note(key):

@@ -10,7 +10,7 @@ from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference
-from qpaths.references.reference import Reference, log_mass, share_outside
+from qpaths.references.reference import Reference, share_outside
 from qpaths.remarks import Refusal
 
 
@@ -124,15 +124,6 @@ def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_s
 def _evaluator(base, target):
     path = qp.GeometricPath(base, target)
     return HostEvaluator(path, layout_of(path), False)
-
-
-def test_log_mass_sees_a_missing_constant():
-    normal = qp.MultivariateNormal(jnp.ones(3), jnp.eye(3))
-    shifted = _evaluator(qp.Density(lambda x: normal.log_prob(x) + 1.5, normal.sample), normal)
-    value, error = log_mass(shifted, shifted.draw(HostStream((1,)), 1000), stream=HostStream((2,)))
-    assert abs(value - 1.5) < 5 * error < 0.2
-    heavy = _evaluator(qp.MultivariateStudentT(1.0, jnp.zeros(3), jnp.eye(3)), normal)
-    assert log_mass(heavy, heavy.draw(HostStream((1,)), 1000), stream=HostStream((2,))) is None
 
 
 def test_share_of_draws_beyond_a_hard_bound():

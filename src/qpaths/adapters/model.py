@@ -45,6 +45,20 @@ class Model:
     simulate: Callable[[Any, Point], Any] | None = None
     pointwise: Callable[[Point], Named] | None = None
 
+    @staticmethod
+    def of(parts: Any, *, can_simulate: bool) -> "Model":
+        """The model whose parts are attributes of an object, as NumPyro's and PyMC's are."""
+        return Model(
+            prior=Density(parts.log_prior, parts.sample),
+            log_likelihood=parts.log_likelihood,
+            data=parts.data,
+            constrain=parts.constrain,
+            unconstrain=parts.unconstrain,
+            variables=parts.shapes,
+            simulate=parts.simulate if can_simulate else None,
+            pointwise=parts.pointwise,
+        )
+
     @property
     def observed(self) -> tuple[Any, ...]:
         """The data as a likelihood takes them: one argument or none."""

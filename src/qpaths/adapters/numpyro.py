@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..densities import Density
 from .distributions import from_numpyro_distribution, refuse_discrete
 from .model import Model, Named
 
@@ -26,16 +25,7 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
     Sites that cannot be handled are errors that name them: an improper prior, a discrete site, a plate that subsamples.
     """
     own = _Sites(_import_numpyro(), model, args, kwargs)
-    return Model(
-        prior=Density(own.log_prior, own.sample),
-        log_likelihood=own.log_likelihood,
-        data=own.data,
-        constrain=own.constrain,
-        unconstrain=own.unconstrain,
-        variables=own.shapes,
-        simulate=None if own.has_factors else own.simulate,
-        pointwise=own.pointwise,
-    )
+    return Model.of(own, can_simulate=not own.has_factors)
 
 
 def _import_numpyro() -> Any:

@@ -3,7 +3,6 @@
 from_prior({"mu": dist.Normal(0, 10), "sigma": dist.HalfCauchy(2)}, lambda p: ...)
 """
 
-import inspect
 import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import takes_two
 from ..densities import Backend, Density
 from .distributions import Variable, is_distribution, is_scipy, variable_of
 from .model import Model, Named
@@ -37,7 +37,7 @@ def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], dat
     own = Prior(prior)
     if not callable(log_likelihood):
         raise TypeError(f"`log_likelihood` must be a function of the variables, got {log_likelihood!r}.")
-    if data is not None and not _takes_two(log_likelihood):
+    if data is not None and not takes_two(log_likelihood):
         raise TypeError("`log_likelihood` must take the variables and the data, since `data` is given.")
     return Model(
         prior=Density(_Bound(own, "log_prob"), _Bound(own, "sample"), backend=own.backend, batched=own.batched),
@@ -47,16 +47,6 @@ def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], dat
         unconstrain=own.unconstrain,
         variables=own.variables,
     )
-
-
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # some callables have no signature to look at
-        pass
-    return True
 
 
 class _Bound:

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..densities import Density
 from .distributions import refuse_discrete
 from .model import Model, Named
 
@@ -26,16 +25,7 @@ def from_pymc(model: Any = None) -> Model:
     that PyTensor cannot compile for JAX.
     """
     own = _Graphs(_import_pymc(), model)
-    return Model(
-        prior=Density(own.log_prior, own.sample),
-        log_likelihood=own.log_likelihood,
-        data=own.data,
-        constrain=own.constrain,
-        unconstrain=own.unconstrain,
-        variables=own.shapes,
-        simulate=None if own.model.potentials else own.simulate,
-        pointwise=own.pointwise,
-    )
+    return Model.of(own, can_simulate=not own.model.potentials)
 
 
 def _import_pymc() -> Any:
@@ -67,7 +57,7 @@ class _Graphs:
             [*self.values, *self.data_inputs], [self._with_data(self._logp(likelihood))], "the likelihood"
         )
         self._constrain = self._jax(self.values, self.model.unobserved_value_vars, "the variables")
-        drawn = [self._forward(rv, rv, self.free) for rv in self.free]
+        drawn = [self._forward(rv) for rv in self.free]
         self._sample, self.num_streams = self._sampler(drawn, self.free, [])
         example = jax.eval_shape(lambda: self.constrain(self.sample(jax.random.key(0))))
         self.shapes = {rv.name: tuple(example[rv.name].shape) for rv in self.free}
@@ -118,10 +108,10 @@ class _Graphs:
         values = [self.model.rvs_to_values[rv] for rv in self.model.observed_RVs]
         return clone_replace([graph], dict(zip(values, self.data_inputs, strict=True)))[0]
 
-    def _forward(self, rv: Any, value: Any, others: list[Any]) -> Any:
+    def _forward(self, rv: Any) -> Any:
         """The unconstrained value of a variable."""
         transform = self.model.rvs_to_transforms[rv]
-        return value if transform is None else transform.forward(value, *rv.owner.inputs)
+        return rv if transform is None else transform.forward(rv, *rv.owner.inputs)
 
     def _jax(self, inputs: list[Any], outputs: list[Any], what: str) -> Any:
         """A graph as a function of JAX, or an error that names what JAX cannot compile."""
@@ -178,7 +168,7 @@ class _Graphs:
         from pytensor.graph.replace import clone_replace
 
         places = self._placeholders
-        values = [self._forward(rv, rv, self.free) for rv in self.free]
+        values = [self._forward(rv) for rv in self.free]
         graphs = clone_replace(values, dict(zip(self.free, places, strict=True)))
         return self._named(self._jax(places, graphs, "the transforms")(*self._list(named)))
 

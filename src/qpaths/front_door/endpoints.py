@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import hashlib
-import inspect
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from .._checks import takes_two
 from ..adapters.model import Model
 from ..adapters.priors import from_prior
 from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
@@ -96,7 +96,7 @@ def model_path(
         raise ValueError(
             f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
         )
-    if data is not None and not _takes_two(log_likelihood):
+    if data is not None and not takes_two(log_likelihood):
         raise TypeError(
             "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
         )
@@ -151,16 +151,6 @@ def check_not_on_simplex(evaluator: AbstractEvaluator, stream: Any) -> None:
 def _numpy_density(end: Any) -> Any:
     """A function becomes a NumPy density; a density stays what it is."""
     return end if hasattr(end, "log_prob") or not callable(end) else Density(end, backend="numpy")
-
-
-def _takes_two(function: Any) -> bool:
-    try:
-        inspect.signature(function).bind(None, None)
-    except TypeError:
-        return False
-    except ValueError:  # some callables have no signature to look at
-        pass
-    return True
 
 
 def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:

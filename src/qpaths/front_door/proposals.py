@@ -14,19 +14,18 @@ from ..references.components import Component
 from ..references.curves import fit_map
 from ..references.reference import Reference
 from ..remarks import Refusal
+from ..tuning.choices import BASE_SHARE
 
 Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]
 
-_SHARE = 0.05
-"""Of the prior, or of a wide distribution, in a reference."""
 _WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
 """How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
 _MOST_SPLITS = 3
 _NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
-_SAME, _UNLIKE, _FEWEST = 0.2, 3.0, 20
+_SAME, _UNLIKE, _FEWEST, _RARE = 0.2, 3.0, 20, 0.05
 """Distance of ends of ascents that are one mode, nats above the usual ratio to the reference from which a point is not
-like the draws, and draws that a mode must have to be of interest."""
+like the draws, draws that a mode must have to be of interest, and the share of them below which it is missed."""
 
 
 def wide_density(rows: Matrix, layout: Layout) -> Density:
@@ -56,7 +55,7 @@ def wide_density(rows: Matrix, layout: Layout) -> Density:
 def reference_for(rows: Matrix, scores: Matrix | None, inner: Any, layout: Layout) -> Reference:
     """A reference fitted to draws, with a little of the prior or the wide distribution."""
     components, shares = _components(rows, scores, _MOST_SPLITS)
-    return Reference(tuple(components), np.asarray(shares), inner, _SHARE, layout)
+    return Reference(tuple(components), np.asarray(shares), inner, BASE_SHARE, layout)
 
 
 def _components(rows: Matrix, scores: Matrix | None, splits: int) -> tuple[list[Component], list[float]]:
@@ -138,7 +137,7 @@ def mode_elsewhere(
     num_seen = np.sum(seen[:, None] > there - 1, axis=0)
     num_expected = len(rows) * np.exp(np.minimum(height, 0.0))
     missed = (climbed.end[_NUM_OWN:] == End.CONVERGED) & (np.mean(apart < _SAME, axis=1) < 0.5)
-    missed &= (there > np.median(seen) + _UNLIKE) & (num_expected > _FEWEST) & (num_seen < _SHARE * num_expected)
+    missed &= (there > np.median(seen) + _UNLIKE) & (num_expected > _FEWEST) & (num_seen < _RARE * num_expected)
     if not missed.any():
         return None, climbed.num_evaluations
     best = int(np.argmax(np.where(missed, height, -np.inf)))

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from ..arrays import one_thread, quiet, softmax
 from ..evaluation import AbstractEvaluator
 from ..remarks import Refusal
-from .climb import Climbed, End, Scale, Starts, climb, joined
+from .climb import Climbed, End, Scale, Starts, climb, joined, minus_hessians
 from .components import Component
 from .maps import TriangularMap
 
@@ -219,12 +219,8 @@ class _Search:
         return np.mean(found, axis=0) if is_same and is_short else None
 
     def _differences(self, position: Any, step: Any) -> Float[np.ndarray, "d d"]:
-        offsets = np.diag(step)
-        _, slopes = self._gradient(np.concatenate([position + offsets, position - offsets]))
-        self.num_gradients += len(slopes)
-        ahead, behind = np.split(slopes, 2)
-        precision = (behind - ahead) / (2 * step[:, None])
-        return 0.5 * (precision + precision.T)
+        self.num_gradients += 2 * len(position)
+        return minus_hessians(lambda rows: self._gradient(rows)[1], position[None], step)[0]
 
     def _with_curvature(self, tops: Climbed, chosen: list[int], spread: Any, highest: float = -np.inf) -> Ascents:
         """The chosen ends with their curvature. Flat ones are left out, unless they are above all others."""

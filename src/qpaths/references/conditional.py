@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
 from ..evaluation import AbstractEvaluator
+from .climb import minus_hessians
 from .drivers import find_direction, find_drivers, rotation_to
 from .fitting import HostRows, Matrix
 from .modulated import Design
@@ -233,13 +234,9 @@ class _Search:
 
     def _precision(self, values: Values, rest: Rest) -> Float[np.ndarray, "n r r"]:
         """Minus the Hessian of the rest, by differences of gradients."""
-        num, width = rest.shape
-        offsets = np.diag(float(np.finfo(self.evaluator.layout.dtype).eps) ** 0.25 * self.spread)
-        around = np.concatenate([rest[:, None] + offsets, rest[:, None] - offsets], axis=1)
-        _, slopes = self._evaluate(np.repeat(values, 2 * width, axis=0), around.reshape(-1, width))
-        ahead, behind = np.split(slopes.reshape(num, 2 * width, width), 2, axis=1)
-        precision = (behind - ahead) / (2 * np.diag(offsets)[:, None])
-        return 0.5 * (precision + np.swapaxes(precision, 1, 2))
+        steps = float(np.finfo(self.evaluator.layout.dtype).eps) ** 0.25 * self.spread
+        repeated = np.repeat(values, 2 * rest.shape[1], axis=0)
+        return minus_hessians(lambda rows: self._evaluate(repeated, rows)[1], rest, steps)
 
     def _evaluate(self, values: Values, rest: Rest) -> tuple[Any, Any]:
         rows = np.empty((len(rest), len(self.drivers) + len(self.others)))

@@ -16,6 +16,7 @@ from ..remarks import Refusal
 from .components import Component
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
 from .maps import TriangularMap
+from .regression import least_squares, mean_and_log_scale
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
 """Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""
@@ -27,9 +28,6 @@ _GAIN = 0.05
 """Nats per draw, on draws that were left out, for which a curved map is preferred to a linear one."""
 _LARGEST = 250
 """Dimensions up to which curves are looked for."""
-_NUM_ROUNDS = 12
-MEAN_LOG_NORMAL = -0.635
-"""E log |z| of a standard normal number."""
 
 
 class _Regression(NamedTuple):
@@ -213,33 +211,15 @@ def _left_out(v: HostRows, j: int, terms: _Terms, half: int) -> Float[np.ndarray
 
 
 def _fit(before: HostRows, own: Float[np.ndarray, " n"], terms: _Terms) -> _Regression:
-    """Maximum likelihood: weighted least squares for the mean and Fisher scoring for the log scale, in turn.
-
-    The first log scale is a regression of `log |residual|`, whose slopes are right whatever the noise is.
-    """
     num, width = before.shape
-    of_mean = np.column_stack([np.ones(num), before, before[:, terms.squares] ** 2])
-    of_scale = np.column_stack([np.ones(num), before[:, terms.slopes]])
-    coefficients = _least_squares(of_mean, own, np.ones(num))
-    residual = own - of_mean @ coefficients
+    ones = np.ones(num)
+    of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
     if terms.slopes.size:
-        gamma = _least_squares(of_scale, np.log(np.abs(residual) + 1e-12) - MEAN_LOG_NORMAL, np.ones(num))
-        information = 2 * of_scale.T @ of_scale
-        for _ in range(_NUM_ROUNDS):
-            precision = np.exp(np.clip(-2 * of_scale @ gamma, -60.0, 60.0))
-            coefficients = _least_squares(of_mean, own, precision)
-            residual = own - of_mean @ coefficients
-            excess = np.clip(residual**2 * precision, 0.0, 50.0) - 1
-            gamma = gamma + np.clip(np.linalg.solve(information, of_scale.T @ excess), -0.5, 0.5)
+        of_scale = np.column_stack([ones, before[:, terms.slopes]])
+        coefficients, gamma = mean_and_log_scale(of_mean, of_scale, own, ones)
     else:
-        gamma = np.array([0.5 * np.log(np.mean(residual**2) + 1e-300)])
+        coefficients = least_squares(of_mean, ones, own)
+        gamma = np.array([0.5 * np.log(np.mean((own - of_mean @ coefficients) ** 2) + 1e-300)])
     squares, slopes = np.zeros(width), np.zeros(width)
     squares[terms.squares], slopes[terms.slopes] = coefficients[1 + width :], gamma[1:]
     return _Regression(coefficients[1 : 1 + width], float(coefficients[0]), float(gamma[0]), squares, slopes)
-
-
-def _least_squares(features: HostRows, values: Any, weights: Any) -> Float[np.ndarray, " k"]:
-    weighted = features * weights[:, None]
-    gram = features.T @ weighted
-    ridge = 1e-8 * np.trace(gram) / len(gram) * np.eye(len(gram))
-    return np.linalg.solve(gram + ridge, weighted.T @ values)

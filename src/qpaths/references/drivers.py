@@ -99,7 +99,6 @@ class Back(NamedTuple):
     """What does not change on the way back through a map, for all blocks of it."""
 
     positions: Rows
-    features: Float[AnyArray, "n m"]
     coefficients: list[Rows]
     """Of the earlier coordinates, one array for each of the `num_before`."""
 
@@ -133,9 +132,8 @@ class Modulation(Module):
             total = total + v[:, self.before[own, s]] * (features @ self.turns[own, s].T)
         return total
 
-    def back(self, v: Rows) -> Back:
-        f = self.features(v)
-        return Back(v, f, [f @ self.turns[:, s].T for s in range(self.before.shape[1])])
+    def back(self, v: Rows, features: Any) -> Back:
+        return Back(v, [features @ self.turns[:, s].T for s in range(self.before.shape[1])])
 
     def to_others(self, at: Back, pulled: Any, own: slice, late: slice) -> Any:
         """`sum_j pulled_j d mean_j / d v_i` over late coordinates j for own ones i, drivers as features aside."""

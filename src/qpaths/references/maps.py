@@ -129,7 +129,8 @@ class TriangularMap(Module):
         """Gradient by the points of `h(noise) + log |d noise / d points|`, where `noise_slope` is that of h."""
         xp = namespace(positions)
         v = self.standardized(positions)
-        pulled = noise_slope * xp.exp(-self._log_scales(v, self._features(v)))
+        features = self._features(v)
+        pulled = noise_slope * xp.exp(-self._log_scales(v, features))
         slope = pulled if self.means is None else pulled - pulled @ self.means
         bent, inside = _bent(v), xp.abs(v) < _CLIP
         if self.squares is not None:
@@ -137,7 +138,8 @@ class TriangularMap(Module):
         if self.slopes is not None:
             slope = slope - xp.where(inside, (noise_slope * noise + 1.0) @ self.slopes, 0.0)
         if self.modulation is not None:
-            slope = slope - self._by_modulation(v, pulled, noise_slope * noise + 1.0)
+            at = self.modulation.back(v, features)
+            slope = slope - self._by_modulation(at, pulled, noise_slope * noise + 1.0)
         slope = slope[:, xp.argsort(self.order)] / self.scale
         return slope if self.rotation is None else slope @ self.rotation.T
 
@@ -149,26 +151,26 @@ class TriangularMap(Module):
         xp = namespace(positions)
         v = self.standardized(positions)
         bent, inside = _bent(v), xp.abs(v) < _CLIP
-        scales = xp.broadcast_to(xp.exp(self._log_scales(v, self._features(v))), v.shape)
+        features = self._features(v)
+        scales = xp.broadcast_to(xp.exp(self._log_scales(v, features)), v.shape)
         volume = 0.0 if self.slopes is None else xp.where(inside, xp.sum(self.slopes, axis=0), 0.0)
         modulated = None
         if self.modulation is not None:
-            modulated = self.modulation.back(v)
-            volume = volume + self._by_modulation(v, xp.zeros_like(v), xp.ones_like(v))
+            modulated = self.modulation.back(v, features)
+            volume = volume + self._by_modulation(modulated, xp.zeros_like(v), xp.ones_like(v))
         at = bent, inside, scales, modulated
         return [
             self._solve_back(self._rotated(slope)[:, self.order] * self.scale[self.order] + volume, at, noise)
             for slope in point_slopes
         ]
 
-    def _by_modulation(self, v: Rows, pulled: Rows, of_scales: Rows) -> Rows:
+    def _by_modulation(self, at: Back, pulled: Rows, of_scales: Rows) -> Rows:
         """`sum_j pulled_j d mean_j / d v + of_scales_j d log scale_j / d v`, as far as the modulation is concerned."""
         modulation: Any = self.modulation
-        at, everything = modulation.back(v), slice(None)
-        slopes = modulation.to_others(at, pulled, everything, everything)
+        slopes = modulation.to_others(at, pulled, slice(None), slice(None))
         of_drivers = modulation.to_drivers(at, pulled, of_scales)
         num = modulation.num_drivers
-        return namespace(v).concatenate([slopes[:, :num] + of_drivers, slopes[:, num:]], axis=-1)
+        return namespace(pulled).concatenate([slopes[:, :num] + of_drivers, slopes[:, num:]], axis=-1)
 
     def _solve_back(self, right: Rows, at: tuple[Rows, Any, Rows, Back | None], noise: Rows) -> Rows:
         xp = namespace(right)

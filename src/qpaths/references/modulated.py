@@ -7,19 +7,16 @@ from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
 from .components import Component
-from .curves import MEAN_LOG_NORMAL
 from .drivers import Modulation, features_of
 from .fitting import HostRows, Matrix
 from .maps import TriangularMap
+from .regression import least_squares, mean_and_log_scale, solved
 
 _KNOTS = (6, 4)
 """Knots for a single driver, and for each of several."""
 _NUM_EARLIER, _NUM_BEFORE = 24, 2
 """Earlier coordinates on which the mean of a coordinate depends, and those of them whose slopes depend on drivers."""
 _LIGHTEST = 30.0
-_RIDGE = 1e-6
-_NUM_ROUNDS, _CONVERGED = 20, 0.01
-"""Rounds of a regression at most, and the change of the log scale that ends them."""
 _NUM_FITS, _BOOST = 3, 1.0
 """Fits, and by how many nats the weight of draws that are far above the fit may grow from one to the next."""
 _MISSED, _MOST_MISSED = 3.0, 1e-3
@@ -90,50 +87,24 @@ def _fit_map(design: Design) -> TriangularMap:
     shifts, widths = np.zeros((dimension, width)), np.zeros((dimension, width))
     before, turns = np.zeros((dimension, _NUM_BEFORE), int), np.zeros((dimension, _NUM_BEFORE, width))
     for j in range(num_drivers):
-        slope = _solve(v[:, :j], weights, v[:, j])
+        slope = least_squares(v[:, :j], weights, v[:, j])
         means[j, :j] = slope
         log_scales[j] = 0.5 * np.log(weights @ (v[:, j] - v[:, :j] @ slope) ** 2 / num)
     everything = np.column_stack([features, v[:, num_drivers:]])
     gram = everything.T @ (everything * weights[:, None])
     for j in range(num_drivers, dimension):
         own = width + j - num_drivers
-        slopes = _solved(gram[:own, :own], gram[:own, own])[width:]
+        slopes = solved(gram[:own, :own], gram[:own, own])[width:]
         strongest = num_drivers + np.argsort(-np.abs(slopes))[:_NUM_EARLIER]
         plain = np.column_stack([features, v[:, strongest]])
         turned = strongest[:_NUM_BEFORE]
         of_mean = np.column_stack([plain, *(features[:, 1:] * v[:, [i]] for i in turned)])
-        found, widths[j] = _regression(of_mean, features, v[:, j], weights)
+        found, widths[j] = mean_and_log_scale(of_mean, features, v[:, j], weights)
         shifts[j], means[j, strongest] = found[:width], found[width : plain.shape[1]]
         before[j, : len(turned)] = turned
         turns[j, : len(turned), 1:] = found[plain.shape[1] :].reshape(len(turned), width - 1)
     modulation = Modulation(knots, shifts, widths, before, turns)
     return TriangularMap.of(center, scale, order, means, log_scales, modulation=modulation, rotation=design.rotation)
-
-
-def _regression(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> tuple[Any, Any]:
-    """Coefficients of the mean and of the log scale by maximum likelihood, as in `curves`, with a small ridge."""
-    mean = _solve(of_mean, weights, own)
-    log_size = np.log(np.abs(own - of_mean @ mean) + 1e-12) - MEAN_LOG_NORMAL
-    width = _solve(of_scale, weights, log_size)
-    for _ in range(_NUM_ROUNDS):
-        precision = np.exp(np.clip(-2 * of_scale @ width, -60.0, 60.0))
-        mean = _solve(of_mean, weights * precision, own)
-        excess = np.clip((own - of_mean @ mean) ** 2 * precision, 0.0, 30.0) - 1
-        change = np.clip(0.5 * _solve(of_scale, weights, excess), -0.5, 0.5)
-        width = width + change
-        if np.sqrt(np.mean((of_scale @ change) ** 2)) < _CONVERGED:
-            break
-    return mean, width
-
-
-def _solve(features: Any, weights: Any, values: Any) -> Any:
-    """Weighted least squares with a ridge in proportion to the size of each feature."""
-    weighted = features * weights[:, None]
-    return _solved(features.T @ weighted, weighted.T @ values)
-
-
-def _solved(gram: Any, right: Any) -> Any:
-    return np.linalg.solve(gram + np.diag(_RIDGE * np.diag(gram) + 1e-300), right)
 
 
 def _median(values: Any, weights: Any) -> Any:

@@ -12,11 +12,8 @@ from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
 from ..arrays import TracedStream, logsumexp, namespace
 from ..densities import DensityLike, draw, evaluate
 from ..evaluation import AbstractEvaluator, Layout
-from ..numerics import log_ess
-from ..standard_errors import importance_log_evidence
 from .components import Component
 from .coordinates import MappedEvaluator
-from .fitting import fit_reference
 
 _FARTHEST = 7.0
 """Size of the noise beyond which NaN is not the fault of a density."""
@@ -92,19 +89,3 @@ def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, 
         positions = component.draw(stream.fold(number), num)
         shares.append(float(np.mean(np.asarray(evaluator.values(positions).log_target) == -np.inf)))
     return max(shares)
-
-
-def log_mass(evaluator: AbstractEvaluator, positions: Rows, *, stream: Any) -> tuple[float, float] | None:
-    """Log of the integral of the base and its standard error, by importance sampling around draws from it.
-
-    The proposal is fitted to `positions`; None where no fit can be trusted or too few of its draws have weight.
-    """
-    fitted = fit_reference(positions).fitted
-    if fitted is None:
-        return None
-    proposed = fitted.draw(stream, positions.shape[0])
-    log_weights = np.asarray(evaluator.values(proposed).log_base) - np.asarray(fitted.log_prob_and_slope(proposed)[0])
-    if not np.exp(log_ess(log_weights)) > 0.05 * positions.shape[0]:
-        return None
-    value, error = importance_log_evidence(log_weights)
-    return float(value), float(error)

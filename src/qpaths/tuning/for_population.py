@@ -95,7 +95,7 @@ def tune_population(
     betas = pilot.betas
     if pilot.reached:
         num_steps = max(2, math.ceil(pilot.barrier / _STEP_LENGTH))
-        if pilot.barrier < _MOST_WEIGHTED:
+        if pilot.barrier < _MOST_WEIGHTED and path.is_pointwise:
             ess, cost = _weights_alone(path, kernel, streams[1], allowance.left)
             allowance.spend(cost)
             if ess > _ENOUGH or _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
@@ -112,7 +112,7 @@ def _weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream:
     num = int(np.clip(_PROBED_SHARE * left, *_PROBED))
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     values = evaluator.values(evaluator.draw(stream, num))
-    log_weights = np.asarray(evaluator.log_ratio(0.0, 1.0, values) if path.is_pointwise else -np.inf)
+    log_weights = np.asarray(evaluator.log_ratio(0.0, 1.0, values))
     if not np.isfinite(log_weights).any() or tail_index(log_weights) > _HEAVIEST:
         return 0.0, Cost.values(num)
     return float(np.exp(log_ess(log_weights))) / num, Cost.values(num)
