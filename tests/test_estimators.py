@@ -10,7 +10,15 @@ import scipy.optimize
 import qpaths as qp
 from qpaths.arrays import to_host
 from qpaths.paths.base import EndpointValues
-from qpaths.standard_errors import Lag, dominance, few_replicas, genealogy_se, importance_log_evidence, jackknife_se
+from qpaths.standard_errors import (
+    Lag,
+    dominance,
+    few_replicas,
+    genealogy_se,
+    importance_log_evidence,
+    jackknife_se,
+    pareto_shape,
+)
 
 MEAN, SCALE = 1.5, 0.6
 LOG_EVIDENCE = 0.5 * np.log(2 * np.pi * SCALE**2)
@@ -328,3 +336,12 @@ def test_error_bars_are_the_same_in_both_worlds(key):
     host, traced = numbers(*to_host(arguments)), jax.jit(numbers)(*arguments)
     assert not any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(host))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9), host, traced)
+
+
+@pytest.mark.parametrize("index", [0.1, 0.4, 0.7, 1.2])
+def test_shape_of_a_tail_is_that_of_pareto_smoothed_importance_sampling(index):
+    arviz = pytest.importorskip("arviz")
+    log_weights = index * np.random.default_rng(0).exponential(size=4000) - 700.0
+    wanted = arviz.psislw(log_weights)[1] if hasattr(arviz, "psislw") else index
+    np.testing.assert_allclose(pareto_shape(log_weights), wanted, atol=0.05 if hasattr(arviz, "psislw") else 0.15)
+    assert pareto_shape(np.zeros(4000)) == pareto_shape(log_weights[:50]) == 0

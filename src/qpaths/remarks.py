@@ -194,10 +194,7 @@ class Finding(Kind):
         "all draws descend from {num} of {total} first particles: the moves hardly renew them; give a kernel with more "
         "steps, or a larger budget"
     )
-    LONG_STEP = (
-        "few particles survive the step to beta = {beta:.3g}: the next distribution is too far away; a larger budget "
-        "makes more steps"
-    )
+    LONG_STEP = "few particles survive the long step to beta = {beta:.3g}: a larger budget makes more steps"
     LOST_ISLANDS = "{num} of {total} islands found no mass at all: take a base nearer to the target"
     DISAGREEMENT = (
         "islands disagree by more than the standard errors that they report: moves may not cross between parts of the "
@@ -207,9 +204,10 @@ class Finding(Kind):
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
         "give a larger budget, or a kernel with more steps"
     )
-    LARGE_ERROR = (
-        "the standard error of {error:.2g} nats is above {most:g}, where it says little about the error: give a larger "
-        "budget"
+    LARGE_ERROR = "the standard error of {error:.2g} nats is above {most:g} and says little: give a larger budget"
+    HEAVY_WEIGHTS = (
+        "the weights have a heavy tail (Pareto index {tail_index:.2f}): the base has lighter tails than the target, "
+        "and mass far out is missing; give a wider base, or reparameterize the model"
     )
     FEW_EFFECTIVE = (
         "the {total} draws are worth only {ess:.0f} independent ones (effective sample size), fewer than {fewest}: "

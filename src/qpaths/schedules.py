@@ -246,9 +246,12 @@ def respace(
 
     `costs` are what each step costs now (a rejection rate, a discrepancy), none negative; in between the cumulative
     cost is taken as linear in beta. A step without cost counts as a hundredth of the mean, so that the betas
-    stay apart; where no step costs anything the betas stay as they are.
+    stay apart; where no step costs anything the betas stay as they are. A step of infinite cost counts as the largest
+    finite one. Betas that are next to each other in floating point may become equal.
     """
     xp = namespace(betas, costs)
+    is_finite = xp.isfinite(costs)
+    costs = xp.where(is_finite, costs, xp.maximum(1.0, xp.max(xp.where(is_finite, costs, 0.0)))).astype(costs.dtype)
     mean = xp.mean(costs)
     costs = xp.where(mean > 0, xp.maximum(costs, 0.01 * mean), 1.0)
     cumulative = xp.concatenate([xp.zeros(1, costs.dtype), xp.cumsum(costs)])

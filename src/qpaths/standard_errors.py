@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import Float, Int
 
 from ._types import AnyArray, FloatArray, Scalar, ScalarLike, Vector
@@ -21,6 +22,9 @@ from .arrays import (
     softmax,
 )
 from .numerics import log_mean_exp
+
+_FEWEST_IN_TAIL = 25
+"""Weights from which the shape of a tail is estimated."""
 
 
 @quiet()
@@ -71,6 +75,27 @@ def _tail_index(largest: Float[AnyArray, " k"], num_positive: Int[AnyArray, ""])
     num = xp.clip(xp.sqrt(num_positive.astype(largest.dtype)).astype(int), 1, largest.size - 1)
     excess = xp.where(xp.arange(largest.size) < num, largest - largest[num], 0.0)
     return xp.where(num_positive > num, xp.sum(excess) / num, 0.0)
+
+
+def pareto_shape(log_weights: Float[np.ndarray, " n"]) -> float:
+    """Shape k of the generalized Pareto distribution of the largest weights, 0 where there are too few to tell.
+
+    Weights with k > 0.5 have no variance. It is the diagnostic of Pareto smoothed importance sampling (Vehtari et al.,
+    2024), by the estimator of Zhang and Stephens (2009). Hill's estimate is lower where the tail begins late.
+    """
+    num = int(min(0.2 * log_weights.size, 3 * log_weights.size**0.5))
+    if num < _FEWEST_IN_TAIL:
+        return 0.0
+    largest = np.partition(log_weights, log_weights.size - num - 1)[-num - 1 :]
+    excess = np.sort(np.expm1(largest - largest.min()))[1:]
+    if not (np.isfinite(excess).all() and excess[-1] > 0):
+        return 0.0
+    number = np.arange(1, 31 + math.isqrt(num))
+    rates = 1 / excess[-1] + (1 - np.sqrt(number[-1] / (number - 0.5))) / (3 * max(excess[num // 4], 1e-300))
+    shapes = np.mean(np.log1p(-rates[:, None] * excess), axis=1)
+    likelihood = num * (np.log(-rates / shapes) - shapes - 1)
+    rate = softmax(likelihood) @ rates
+    return float(np.mean(np.log1p(-rate * excess)))
 
 
 @quiet()

@@ -71,3 +71,4 @@ def test_respace_changes_the_number_and_survives_empty_steps():
     assert betas[-1] == 1
     assert (np.diff(betas) > 0).all()
     np.testing.assert_allclose(respace(jnp.array([0.0, 0.5, 1.0]), jnp.zeros(2)), [0.0, 0.5, 1.0])
+    np.testing.assert_allclose(respace(np.array([0.0, 0.5, 1.0]), np.array([2.0, np.inf])), [0.0, 0.5, 1.0])

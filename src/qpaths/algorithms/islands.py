@@ -19,7 +19,7 @@ from ..recipe import Recipe
 from ..references.reference import Reference
 from ..remarks import Verdict
 from ..results import Result, Status
-from ..standard_errors import few_replicas
+from ..standard_errors import few_replicas, pareto_shape
 from .identities import Control, Identities, identities
 from .smc import SMC
 
@@ -28,6 +28,9 @@ _NUM_SCORED = 256
 """Draws of an island at which gradients are evaluated for checks alone, where no move needs them."""
 FEW_SURVIVE = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
+_HEAVY_ALONE, _HEAVY_MOVED = 0.7, 0.5
+"""Tail index from which the largest weights that nobody drew matter: of draws that only get weights, and of particles
+that are moved, which lose such a tail in every step."""
 
 
 class Islands(NamedTuple):
@@ -56,7 +59,7 @@ class Islands(NamedTuple):
         # The median: a single run may report far too much, and all have the same error.
         within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
         between = few_replicas(num) * float(np.std(relative, ddof=1)) / num**0.5
-        return log_mean, max(within, between) + self.missing
+        return log_mean, max(within, between) + self.missing + self.unseen
 
     @property
     def missing(self) -> float:
@@ -69,6 +72,30 @@ class Islands(NamedTuple):
         far = np.maximum(deviation - np.sqrt(2 * np.log(self.log_weights.size)), 0.0)
         lost = np.mean(self.stats["length"], axis=0) > FEW_SURVIVE
         return float(0.5 * np.sum(np.square(far), where=lost))
+
+    @property
+    def tail_index(self) -> float:
+        """Of the weights in the end, of all runs together."""
+        return pareto_shape((self.log_weights - log_mean_exp(self.log_weights, axis=1)[:, None]).ravel())
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the weights have too heavy a tail for their mean to be trusted."""
+        return self.tail_index > (_HEAVY_ALONE if self._num_steps == 1 else _HEAVY_MOVED)
+
+    @property
+    def unseen(self) -> float:
+        """Mass beyond the largest weight, in nats, where the tail is heavy.
+
+        It is `n^(k - 1)` of a Pareto distribution, for all draws that only get weights, and for the particles of one
+        run in each of its steps where they are moved.
+        """
+        num = self.log_weights.size if self._num_steps == 1 else self.log_weights.shape[1]
+        return float(self._num_steps * num ** min(self.tail_index - 1, 0.0)) if self.is_heavy else 0.0
+
+    @property
+    def _num_steps(self) -> int:
+        return self.stats["length"].shape[1]
 
     @property
     def disagreement(self) -> float:

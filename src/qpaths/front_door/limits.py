@@ -63,9 +63,7 @@ class Limits(NamedTuple):
         left = self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
-        # A call that may stop at a standard error looks more often.
-        weighted = _WEIGHTED if self.standard_error > 0 else 2 * _WEIGHTED
-        most = _PARTICLES if recipe.num_steps > 1 else weighted
+        most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
         num_batches = max(math.ceil(total / most), 2 if total >= 2 * _FEWEST else 1)
         return max(4, int(total / num_batches))
 

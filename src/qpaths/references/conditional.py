@@ -65,7 +65,7 @@ def conditional_design(
             search.rotate(rotation)
             drivers = find_drivers(search.draws, np.asarray(scores, float) @ rotation, search.diagonal)
             drivers = tuple(driver for driver in drivers if driver == 0)
-        if not drivers:
+        if not 0 < len(drivers) < draws.shape[1]:
             return None, search.num_gradients
         optima = search.run(drivers[:most], stream)
         if optima is not None and rotation is not None:

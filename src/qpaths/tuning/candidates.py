@@ -88,11 +88,15 @@ class _Search:
 
     def run(self) -> Choice:
         found = self._by_ascents()
-        if found is None:
-            found = self._by_pilot()
-        path, pilot = self._by_drivers(*found)
-        if not self.settled:
-            path, pilot = self._refined(path, pilot)
+        if found is not None:
+            path, pilot = self._refined(*found)
+        else:
+            path, pilot = self._by_pilot()
+            # Draws from the base may show only the strongest driver, or none. Better draws show the others.
+            for step in (self._by_drivers, self._refined, self._by_drivers):
+                path, pilot = step(path, pilot)
+                if self.settled:
+                    break
         return Choice(path, pilot, tuple(self.attempts), self.check, self.spent)
 
     def _by_ascents(self) -> _Found | None:
@@ -175,26 +179,25 @@ class _Search:
         return self.path, first
 
     def _by_drivers(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
-        """The path from a distribution that a few coordinates drive, where ascents failed and it is shorter."""
-        if isinstance(path.base, Reference) or not self.kernel.with_slopes or not self._is_worth_it(path, pilot):
+        """The path from a distribution that a few coordinates drive, where there is one and it is shorter."""
+        if not self.kernel.with_slopes or not self._is_worth_it(path, pilot):
             return path, pilot
-        most = int(_DRIVER_SHARE * self.max_cost / 2)
         draws, scores = pilot.draws
         assert scores is not None
-        design, num = conditional_design(self.evaluator, draws, scores, most, self.stream.fold(102))
+        design_stream, fit_stream = self.stream.fold(200 + self.num_pilots).split(2)
+        most = int(min(_DRIVER_SHARE * self.max_cost, _ROUND_SHARE * self.left) / 2)
+        design, num = conditional_design(self.evaluator, draws, scores, most, design_stream)
         self._spend_gradients(num)
         if design is None:
             return path, pilot
-        component, ess, num = weighted_fit(design, self.evaluator, self.stream.fold(103))
+        component, ess, num = weighted_fit(design, self.evaluator, fit_stream)
         self._spend_values(num)
         if ess < POOREST:
             self.attempts.append(Attempt(Source.DRIVERS, Refusal.POOR_FIT))
             return path, pilot
         found = self._try(Source.DRIVERS, (component,), np.ones(1), pilot)
-        if found is None:
-            return path, pilot
-        self.settled = ess > GOOD
-        return found
+        self.settled = found is not None and ess > GOOD
+        return found or (path, pilot)
 
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""

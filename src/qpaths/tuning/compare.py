@@ -75,7 +75,7 @@ class Contest:
         """Log Z-hat of one run for each of the given deltas and schedules; `-inf` where no particle has weight."""
         values = []
         for number, (delta, own) in enumerate(zip(deltas, betas, strict=True)):
-            algorithm = SMC(self.num_particles, FixedSchedule(own), self.kernel)
+            algorithm = SMC(self.num_particles, FixedSchedule(np.unique(own)), self.kernel)
             annealing, state = algorithm.begin(with_delta(self.path, delta), key=stream.fold(number))
             state, stats = anneal(annealing, state, record=lambda state, _: {"beta": state.beta})
             self.cost += algorithm.count(stats["beta"].size)
