@@ -27,6 +27,7 @@ from .deformed import exp_q as exp_q
 from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q
 from .densities import Density as Density
+from .densities import forgiving as forgiving
 from .evaluation import clear_cache as clear_cache
 from .families import MultivariateNormal as MultivariateNormal
 from .families import MultivariateStudentT as MultivariateStudentT

@@ -81,6 +81,41 @@ class Density(eqx.Module):
         self.batched = batched
 
 
+class forgiving:  # noqa: N801
+    """A NumPy function of one point that has no mass where it raises an error, as a solver that fails may do.
+
+    Args:
+        function: `log_likelihood(x)`, `log_likelihood(x, data)` or `log_prob(x)`, called with NumPy arrays. A function
+            that JAX traces, or that takes a batch of points, raises its errors as before.
+
+    `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both: the answer
+    is that of a model without the points at which the function fails.
+
+    Examples:
+        >>> import numpy as np
+        >>> log_likelihood = forgiving(lambda x: -1 / x[0] if x[0] else 1 / 0)
+        >>> log_likelihood(np.zeros(1)), log_likelihood.num_failed, log_likelihood.first
+        (-inf, 1, 'ZeroDivisionError at [0.]: division by zero')
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        if not callable(function):
+            raise TypeError(f"`function` must be a function of one point, got {function!r}.")
+        self.function = function
+        self.num_failed = 0
+        self.first: str | None = None
+
+    def __call__(self, *arguments: Any) -> Any:
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
+            return self.function(*arguments)
+        try:
+            return self.function(*arguments)
+        except Exception as error:
+            self.num_failed += 1
+            self.first = self.first or f"{type(error).__name__} at {arguments[0]}: {error}"
+            return -np.inf
+
+
 def check_backend(backend: Any) -> None:
     """Raise unless the backend is one of the two."""
     if backend not in ("jax", "numpy"):

@@ -204,6 +204,7 @@ class Finding(Kind):
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
         "give a larger budget, or a kernel with more steps"
     )
+    RAISED = "the density raised errors at {num} points, which count as points without mass; the first: {first}"
     LARGE_ERROR = "the standard error of {error:.2g} nats is above {most:g} and says little: give a larger budget"
     HEAVY_WEIGHTS = (
         "the weights have a heavy tail (Pareto index {tail_index:.2f}): the base has lighter tails than the target, "

@@ -204,3 +204,30 @@ def test_evidence_says_that_the_answer_is_wrong():
             budget=20_000,
         )
     assert result.verdict.level == "wrong"
+
+
+def test_a_likelihood_that_raises_for_some_points():
+    """By default an error with the point; if asked, the run goes on without these points and says how many they are."""
+
+    def log_likelihood(x):
+        if x[0] > 1.5:
+            raise FloatingPointError("the solver failed")
+        return -0.5 * np.sum((x - 1) ** 2)
+
+    prior = {"log_prior": lambda x: -0.5 * np.sum(x**2) - np.log(2 * np.pi), "sample_prior": lambda g: g.normal(size=2)}
+    model = {**prior, "backend": "numpy", "key": jax.random.key(0), "budget": 20_000}
+    with pytest.raises(RuntimeError, match=r"raised FloatingPointError at the point \[.*the solver failed.*forgiving"):
+        qp.evidence(**model, log_likelihood=log_likelihood)
+    forgiven = qp.forgiving(log_likelihood)
+    with pytest.warns(UserWarning, match="raised errors at .* points"):
+        result = qp.evidence(**model, log_likelihood=forgiven)
+    (finding,) = result.verdict.findings
+    assert finding.kind is Finding.RAISED
+    assert finding.num == forgiven.num_failed > 100
+    assert "FloatingPointError at [" in finding.first
+    exact = -np.log(2) - 0.5 + float(norm.logcdf(2**0.5))
+    assert abs(float(result.log_evidence) - exact) < 4 * float(result.log_evidence_se)
+    with pytest.raises(TypeError, match="must be a function of one point"):
+        qp.forgiving(3)
+    with pytest.raises(ZeroDivisionError):  # nothing is hidden from JAX
+        jax.jit(qp.forgiving(lambda x: x / (1 // 0)))(1.0)

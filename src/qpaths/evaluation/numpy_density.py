@@ -49,7 +49,10 @@ def _numpy_calls(
         except Exception as error:
             at = "a batch that begins with" if rows.ndim == 2 else "the point"
             point = layout.points(rows[0] if rows.ndim == 2 else rows)
-            raise RuntimeError(f"`{name}` raised {type(error).__name__} at {at} {point}: {error}") from error
+            raise RuntimeError(
+                f"`{name}` raised {type(error).__name__} at {at} {point}: {error}. To go on without such points, wrap "
+                f"the function: `qpaths.forgiving(function)`."
+            ) from error
         return np.asarray(layout.rows(value) if is_point else value, float)
 
     if batched:

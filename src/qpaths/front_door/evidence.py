@@ -12,7 +12,7 @@ from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simula
 from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
-from ..densities import Backend, DensityLike, has_gradient
+from ..densities import Backend, DensityLike, forgiving, has_gradient
 from ..evaluation import Layout, evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
@@ -143,6 +143,8 @@ def evidence(
         scores = balance(evaluator, islands)
         extra += Cost(target=NUM_PROBES)
     found = findings(islands, state.recipe, scores)
+    given = (log_likelihood, target, getattr(target, "log_prob", None))
+    found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in given if isinstance(f, forgiving) and f.first]
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         words = f"the budget was too small for the standard error that you wanted: {stopped}"
