@@ -1,10 +1,40 @@
 """Densities and samplers that are not JAX: plain calls, with errors that name the point."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .layout import Layout
+from .spread import BATCH, spread_of_call
+
+
+def spread_rows(
+    density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
+) -> tuple[np.ndarray, Any]:
+    """As `numpy_rows`, over the executor of the call where there is one."""
+    spread = spread_of_call()
+    if spread is None or not len(positions):
+        return numpy_rows(density, name, layout, positions, with_slopes)
+    function = _NumpyRows(density, name, layout, with_slopes)
+    model = spread.model({name: density}, (layout, with_slopes), lambda: function)
+    if density.batched:
+        chunks = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
+    else:
+        chunks = spread.cut(model, positions)
+    values, slopes = zip(*spread.each(model, chunks), strict=True)
+    return np.concatenate(values), np.concatenate(slopes) if with_slopes else None
+
+
+class _NumpyRows(NamedTuple):
+    """A NumPy density at some rows, as a function that can be sent to a worker."""
+
+    density: Any
+    name: str
+    layout: Layout
+    with_slopes: bool
+
+    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
+        return numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes)
 
 
 def numpy_rows(
