@@ -2,6 +2,7 @@
 
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from .layout import Layout
@@ -73,18 +74,20 @@ def _numpy_calls(
     An exception of the user's function is raised again with the point at which it happened.
     """
 
-    def call(rows: np.ndarray) -> np.ndarray:
+    def call(points: Any, at: str) -> np.ndarray:
         try:
-            value = function(layout.points(rows))
+            value = function(points)
         except Exception as error:
-            at = "a batch that begins with" if rows.ndim == 2 else "the point"
-            point = layout.points(rows[0] if rows.ndim == 2 else rows)
-            raise RuntimeError(f"`{name}` raised {type(error).__name__} at {at} {point}: {error}") from error
+            first = jax.tree.map(lambda leaf: leaf[0], points) if batched else points
+            raise RuntimeError(f"`{name}` raised {type(error).__name__} at {at} {first}: {error}") from error
         return np.asarray(layout.rows(value) if is_point else value, float)
 
+    points = layout.points(positions)
     if batched:
-        return call(positions)
-    values = [call(row) for row in positions]
+        return call(points, "a batch that begins with")
+    leaves, structure = jax.tree.flatten(points)
+    rows = ([leaf[i, ...] for leaf in leaves] for i in range(len(positions)))
+    values = [call(jax.tree.unflatten(structure, row), "the point") for row in rows]
     if not is_point and any(value.size != 1 for value in values):
         wrong = next(value for value in values if value.size != 1)
         raise ValueError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")

@@ -4,6 +4,7 @@ The numbers do not depend on who evaluates a chunk, nor on the order in which ch
 numbers with any executor. The model travels to each worker once.
 """
 
+import concurrent.futures
 import contextlib
 import contextvars
 import functools
@@ -14,7 +15,6 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
@@ -26,9 +26,9 @@ from .packing import pack, unpack
 
 BATCH = 32
 """Rows of one call of a batched NumPy density. Always as many, because sums over a batch may depend on its size."""
-_WORTH = 0.02
+_WORTH = 0.05
 """Seconds of work that are worth the trip to a worker."""
-_TASK = 0.1
+_TASK = 0.2
 """Seconds of work of one task, where there is enough for all workers."""
 _MOST_MODELS = 16
 _IMPORTED_IN = os.getpid()
@@ -75,6 +75,8 @@ class Spread:
         self.workers = workers
         self.models: dict[Any, Model] = {}
         self.num_shipped = 0
+        self.num_together = 1.0
+        """Runs that share the workers, of which each has some tasks waiting while others run."""
         self._versions = versions()
 
     def model(self, densities: dict[str, Any], detail: Any, make: Callable[[], Any]) -> Model:
@@ -91,7 +93,10 @@ class Spread:
     def cut(self, model: Model, rows: np.ndarray) -> list[np.ndarray]:
         """Rows in chunks of the right size for the workers; single rows where their cost is not known."""
         num = len(rows)
-        share = math.ceil(num / max(self.workers.num or num, 1))
+        if 0 < model.seconds_each * num <= _WORTH:
+            return [rows]
+        num_workers = self.workers.num
+        share = num if num_workers is None else math.ceil(num * self.num_together / max(num_workers, 1))
         size = 1 if model.seconds_each == 0 else min(max(1, int(_TASK / model.seconds_each)), share)
         return [rows[start : start + size] for start in range(0, num, size)]
 
@@ -200,13 +205,16 @@ def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     if spread is None or not spread.num_shipped or spread.workers.is_lost:
         return [function(item) for item in items]
     try:
+        spread.num_together = max(1.0, len(items) / 2)
         # A limit on threads belongs to the process: the one around all threads here is the last to be lifted.
-        with one_thread(), ThreadPoolExecutor(len(items)) as pool:
+        with one_thread(), concurrent.futures.ThreadPoolExecutor(len(items)) as pool:
             futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
             try:
-                return [future.result() for future in futures]
+                concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
+                failed = [future for future in futures if future.done() and future.exception()]
+                return [future.result() for future in failed or futures]
             except BaseException:
                 spread.workers.is_stopped = True
                 raise
     finally:
-        spread.workers.is_stopped = False
+        spread.workers.is_stopped, spread.num_together = False, 1.0
