@@ -68,6 +68,7 @@ LAYERS = [
     ["experiments.errors", "experiments.experiment", "experiments.statistics", "experiments.environment"],
     ["experiments.judging", "experiments.settings", "experiments.registry"],
     ["experiments.store"],
+    ["experiments.cluster"],
     ["experiments.sweep", "experiments.folders"],
     ["experiments.page"],
     ["experiments.report"],

@@ -10,7 +10,7 @@ import datetime
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -149,15 +149,25 @@ class Store:
 
     def add(self, run: Run, values: dict[str, Any], environment: int, seconds: float) -> None:
         """Add the row of a run. A row that is already stored stays as it is."""
-        settings, seed = run.key
-        content = canonical(values)
+        self.add_all([(run, values, seconds, environment)])
+
+    def add_all(self, rows: Iterable[tuple[Run, dict[str, Any], float, int]]) -> None:
+        """Add rows in one transaction: each a run, its values, its seconds, and the number of its environment.
+
+        Rows that are already stored stay as they are.
+        """
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        record = settings, seed, content, _checksum(settings, seed, content), environment, seconds, finished
+        records = []
+        for run, values, seconds, environment in rows:
+            (settings, seed), content = run.key, canonical(values)
+            records.append(
+                (settings, seed, content, _checksum(settings, seed, content), environment, seconds, finished)
+            )
         with self._complaints(), self.connection:
-            self.connection.execute(
+            self.connection.executemany(
                 "INSERT OR IGNORE INTO rows (settings, seed, content, checksum, environment, seconds, finished) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                record,
+                records,
             )
 
     def rows(self) -> list[Row]:
