@@ -67,6 +67,7 @@ LAYERS = [
     ["plotting", "adapters", "models"],
     ["experiments.errors", "experiments.experiment", "experiments.statistics", "experiments.environment"],
     ["experiments.judging", "experiments.settings", "experiments.registry"],
+    ["experiments.store_errors"],
     ["experiments.store"],
     ["experiments.cluster"],
     ["experiments.sweep", "experiments.folders"],

@@ -70,7 +70,6 @@ def run_experiment(
     num_seeds = seeds or (experiment.smoke_seeds if smoke else experiment.num_seeds) or 1
     folder = out or Path("out") / (f"{name}-smoke" if smoke else name)
     with Store.create(folder, experiment, settings, num_seeds) as store:
-        store.rows()  # it is better to know of a damaged row before a long sweep than after it
         with _progress(folder) as progress:
             sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, cluster=cluster, progress=progress)
         rows = store.rows()

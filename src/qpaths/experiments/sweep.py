@@ -74,6 +74,7 @@ def sweep(
     progress(done, len(runs), None)
     if not pending:
         return
+    store.check()
     environments: dict[str, int] = {}
     with contextlib.closing(_results(experiment, pending, min(jobs, len(pending)), cluster)) as results:
         for batch in results:
