@@ -25,16 +25,7 @@ def open_cluster(jobs: int, address: str | None) -> Iterator[Any]:
             "`--jobs` above 1 and `--cluster` need Dask, which is not installed: pip install 'qpaths[cluster]'."
         ) from error
     if address is None:
-        with (
-            distributed.LocalCluster(
-                n_workers=jobs,
-                threads_per_worker=1,
-                memory_limit=0,
-                dashboard_address=None,
-                silence_logs=logging.CRITICAL,
-            ) as cluster,
-            distributed.Client(cluster, set_as_default=False) as client,
-        ):
+        with _local(distributed, jobs) as cluster, distributed.Client(cluster, set_as_default=False) as client:
             yield client
         return
     try:
@@ -46,3 +37,19 @@ def open_cluster(jobs: int, address: str | None) -> Iterator[Any]:
         ) from error
     with client:
         yield client
+
+
+def _local(distributed: Any, jobs: int) -> Any:
+    """A cluster of processes on this machine, which says nothing of the processes that die."""
+    try:
+        return distributed.LocalCluster(
+            n_workers=jobs,
+            threads_per_worker=1,
+            memory_limit=0,
+            dashboard_address=None,
+            silence_logs=logging.CRITICAL,
+        )
+    except (RuntimeError, OSError) as error:
+        raise UserError(
+            f"{jobs} worker processes could not be started ({error}): give fewer --jobs. Finished runs are stored."
+        ) from error
