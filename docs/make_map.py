@@ -66,6 +66,7 @@ ROOMS = {
     "draws_remarks": ("tools", "verdicts on draws"),
     "remarks": ("tools", "verdicts"),
     "progress": ("tools", "bars and lines"),
+    "workers": ("tools", "executors"),
 }
 """Part of the house and caption of each folder or file; a longer name goes before a shorter one."""
 

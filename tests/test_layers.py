@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
     ["_files"],
-    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress"],
+    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "workers"],
     ["arrays", "draws_remarks", "naming"],
     ["autocorrelation"],
     ["checkpoints"],
@@ -20,6 +20,8 @@ LAYERS = [
     ["paths.parametric", "paths.power_mean", "paths.reversed"],
     ["paths"],
     ["evaluation.layout", "schedules", "resampling", "estimators", "standard_errors"],
+    ["evaluation.packing"],
+    ["evaluation.spread"],
     ["evaluation.base", "evaluation.numpy_density"],
     ["evaluation.traced"],
     ["evaluation.host"],
@@ -65,7 +67,9 @@ LAYERS = [
     ["plotting", "adapters", "models"],
     ["experiments.errors", "experiments.experiment", "experiments.statistics", "experiments.environment"],
     ["experiments.judging", "experiments.settings", "experiments.registry"],
+    ["experiments.store_errors"],
     ["experiments.store"],
+    ["experiments.cluster"],
     ["experiments.sweep", "experiments.folders"],
     ["experiments.page"],
     ["experiments.report"],

@@ -6,6 +6,7 @@ library the arrays belong to, and this module holds what the two libraries do di
 few reductions).
 """
 
+import contextlib
 import functools
 import sys
 from collections.abc import Callable
@@ -66,6 +67,19 @@ def one_thread() -> Any:
     they made a run in 61 dimensions five times slower.
     """
     return _thread_pools("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
+
+
+def is_double() -> bool:
+    """Whether JAX computes with 64 bits here."""
+    return jnp.result_type(float) == np.float64
+
+
+def in_precision(double: bool) -> Any:
+    """Around calls of JAX in a worker, which may have another precision than the process that gave it work."""
+    if is_double() == double:
+        return contextlib.nullcontext()  # a setting of the thread, even the same one, would compile everything anew
+    package: Any = jax if hasattr(jax, "enable_x64") else jax.experimental
+    return package.enable_x64(double)
 
 
 # Loops. On the host they are Python's own, and each round runs as it comes.

@@ -89,7 +89,8 @@ class forgiving:  # noqa: N801
             that JAX traces, or that takes a batch of points, raises its errors as before.
 
     `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both: the answer
-    is that of a model without the points at which the function fails.
+    is that of a model without the points at which the function fails. Errors in other processes (`executor`) are not
+    counted.
 
     Examples:
         >>> import numpy as np

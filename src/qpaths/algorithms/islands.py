@@ -12,7 +12,7 @@ from .._types import Point
 from ..annealing import Annealing, State, anneal
 from ..arrays import stack, to_host
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, evaluator_of
+from ..evaluation import AbstractEvaluator, evaluator_of, together
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..recipe import Recipe
@@ -140,13 +140,19 @@ def run_islands(recipe: Recipe, num_particles: int, *, stream: Any, num: int = N
     scored = None
     if recipe.num_steps == 1 and recipe.kernel.with_slopes:
         scored = evaluator_of(path, stream, with_slopes=True)
-    control, islands = None, []
-    for one in stream.split(num):
+
+    def run(one: Any) -> tuple[Any, ...]:
         annealing, state = algorithm.begin(path, key=one)
         state, stats = anneal(annealing, state)
-        end = state if scored is None else _scored(scored, state)
-        control = Control.of(annealing, end) if control is None else control
-        islands.append(_island(algorithm, annealing, state, stats, identities(annealing, end, control)))
+        return annealing, state, stats, state if scored is None else _scored(scored, state)
+
+    runs = together(run, stream.split(num))
+    annealing, _, _, end = runs[0]
+    control = Control.of(annealing, end)
+    islands = [
+        _island(algorithm, annealing, state, stats, identities(annealing, end, control))
+        for annealing, state, stats, end in runs
+    ]
     return stack(islands)
 
 

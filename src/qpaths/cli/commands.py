@@ -74,6 +74,10 @@ def run(
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; lists are separated by commas. Repeatable."),
     ] = None,
     jobs: Annotated[int, typer.Option(help="Worker processes. The rows do not depend on it.", min=1)] = 1,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS", help="Do the runs on a Dask cluster: the address of its scheduler."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the rows.", show_default="out/NAME, or out/NAME-smoke")
     ] = None,
@@ -86,7 +90,7 @@ def run(
     _use_double_precision()
     from .console import run_experiment
 
-    run_experiment(name, smoke=smoke, seeds=seeds, changes=change or [], jobs=jobs, out=out)
+    run_experiment(name, smoke=smoke, seeds=seeds, changes=change or [], jobs=jobs, cluster=cluster, out=out)
 
 
 @app.command()

@@ -38,7 +38,14 @@ def show_experiments() -> None:
 
 
 def run_experiment(
-    name: str, *, smoke: bool, seeds: int | None, changes: Sequence[str], jobs: int, out: Path | None
+    name: str,
+    *,
+    smoke: bool,
+    seeds: int | None,
+    changes: Sequence[str],
+    jobs: int,
+    cluster: str | None,
+    out: Path | None,
 ) -> None:
     """Do the runs of a sweep that are missing, store them, and print the verdicts on all rows.
 
@@ -48,8 +55,11 @@ def run_experiment(
         seeds: The number of seeds, None for the default.
         changes: Changes of settings, as `key=value`.
         jobs: The number of worker processes.
+        cluster: The address of a Dask scheduler whose workers do the runs, None to do them here.
         out: The folder for the rows, None for `out/NAME` or `out/NAME-smoke`.
     """
+    if cluster is not None and jobs > 1:
+        raise UserError(f"--jobs {jobs} starts workers here, and --cluster {cluster} has its own: give one of the two.")
     experiment = find(name)
     if seeds is not None and experiment.num_seeds is None:
         raise UserError(f"nothing in {name} is random: run it without --seeds.")
@@ -60,9 +70,8 @@ def run_experiment(
     num_seeds = seeds or (experiment.smoke_seeds if smoke else experiment.num_seeds) or 1
     folder = out or Path("out") / (f"{name}-smoke" if smoke else name)
     with Store.create(folder, experiment, settings, num_seeds) as store:
-        store.rows()  # it is better to know of a damaged row before a long sweep than after it
         with _progress(folder) as progress:
-            sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, progress=progress)
+            sweeping.sweep(experiment, settings, num_seeds, store, jobs=jobs, cluster=cluster, progress=progress)
         rows = store.rows()
     show_claims(experiment.claims(rows))
     if rehearsed(experiment, settings, num_seeds):

@@ -12,6 +12,8 @@ from .host import HostEvaluator as HostEvaluator
 from .host import clear_cache as clear_cache
 from .layout import Layout as Layout
 from .layout import layout_of as layout_of
+from .spread import spread_over as spread_over
+from .spread import together as together
 from .traced import TracedEvaluator as TracedEvaluator
 from .worlds import evaluator_of as evaluator_of
 from .worlds import stream_for as stream_for

@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Rows
-from ..arrays import HostStream, to_host
+from ..arrays import HostStream, in_precision, is_double, to_host
 from ..densities import DensityLike, is_numpy, sampler_of
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
 from .base import AbstractEvaluator
 from .layout import Layout, traced_layout
-from .numpy_density import check_draws, numpy_row, numpy_rows
+from .numpy_density import check_draws, numpy_row, spread_rows
+from .spread import spread_of_call
 from .traced import draws, of_rows
 
 CHUNKS = (2048, 128)
@@ -54,12 +55,23 @@ class HostEvaluator(AbstractEvaluator):
         compiled = {name: density for name, density in densities.items() if not is_numpy(density)}
         found: dict[str, tuple[Any, Any]] = {}
         if compiled:
-            program, leaves = self._program(compiled, with_slopes or self.with_slopes)
-            found = dict(zip(compiled, _in_chunks(program, leaves, positions, self.layout.dtype), strict=True))
+            chunks = _padded(positions, self.layout.dtype)
+            parts = self._compiled_parts(compiled, chunks, with_slopes or self.with_slopes)
+            found = dict(zip(compiled, _joined(parts, len(positions)), strict=True))
         for name, density in densities.items():
             if is_numpy(density):
-                found[name] = numpy_rows(density, name, self.layout, positions, with_slopes)
+                found[name] = spread_rows(density, name, self.layout, positions, with_slopes)
         return [found[name] for name in densities]
+
+    def _compiled_parts(self, densities: dict[str, DensityLike], chunks: list[Any], with_slopes: bool) -> list[Any]:
+        """What the compiled program of some densities finds in each chunk: here, or over an executor."""
+        spread = spread_of_call()
+        if spread is None:
+            program, leaves = self._program(densities, with_slopes)
+            return [program(leaves, chunk) for chunk in chunks]
+        precision = is_double()
+        make = functools.partial(_CompiledRows, densities, self.layout, with_slopes, precision)
+        return spread.each(spread.model(densities, (self.layout, with_slopes, precision), make), chunks)
 
     def _program(self, densities: dict[str, DensityLike], with_slopes: bool) -> tuple[Any, list[Any]]:
         """The compiled program and the arrays of the densities, put on the device once."""
@@ -172,17 +184,44 @@ def _chunks(num: int) -> Iterator[tuple[int, int]]:
         start += size
 
 
-def _in_chunks(program: Any, leaves: list[Any], positions: np.ndarray, dtype: Any) -> list[tuple[Any, Any]]:
-    """The program on all rows, chunk by chunk, the last one filled up with copies of its first row."""
-    num = positions.shape[0]
-    parts = []
-    for start, size in _chunks(num):
+def _padded(positions: np.ndarray, dtype: Any) -> list[np.ndarray]:
+    """All rows in chunks, the last one filled up with copies of its first row."""
+    chunks = []
+    for start, size in _chunks(positions.shape[0]):
         rows = positions[start : start + size].astype(dtype)
         if rows.shape[0] < size:
             rows = np.concatenate([rows, np.broadcast_to(rows[:1], (size - rows.shape[0], rows.shape[1]))])
-        parts.append(program(leaves, rows))
+        chunks.append(rows)
+    return chunks
+
+
+def _joined(parts: list[Any], num: int) -> list[tuple[Any, Any]]:
+    """What was found in chunks, as arrays of all rows."""
 
     def join(*chunks: Any) -> np.ndarray:
         return np.concatenate([np.asarray(chunk, float) for chunk in chunks])[:num]
 
     return jax.tree.map(join, *parts)
+
+
+class _CompiledRows:
+    """JAX densities at one chunk of rows, as a function that can be sent to a worker, which compiles it once."""
+
+    is_compiled = True
+
+    def __init__(self, *parts: Any):
+        self.parts = parts
+
+    def __reduce__(self) -> Any:
+        return _CompiledRows, self.parts
+
+    @functools.cached_property
+    def _program(self) -> tuple[Any, list[Any]]:
+        densities, layout, with_slopes, _ = self.parts
+        leaves, structure = jax.tree.flatten(tuple(densities.values()))
+        return _value_program(structure, tuple(densities), layout, with_slopes), [jnp.asarray(leaf) for leaf in leaves]
+
+    def __call__(self, rows: np.ndarray) -> Any:
+        with in_precision(self.parts[-1]):
+            program, leaves = self._program
+            return jax.tree.map(np.asarray, program(leaves, rows))

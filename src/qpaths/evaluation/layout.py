@@ -1,6 +1,7 @@
 """How the numbers of a point lie in a flat vector, and whether the endpoints of a path take such points."""
 
 import functools
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -43,7 +44,7 @@ class Layout(NamedTuple):
     @property
     def sizes(self) -> list[int]:
         """Numbers of each leaf."""
-        return [int(np.prod(shape, dtype=int)) for shape in self.shapes]
+        return [math.prod(shape) for shape in self.shapes]
 
     @property
     def dimension(self) -> int:

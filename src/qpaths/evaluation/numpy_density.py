@@ -1,10 +1,41 @@
 """Densities and samplers that are not JAX: plain calls, with errors that name the point."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from .layout import Layout
+from .spread import BATCH, spread_of_call
+
+
+def spread_rows(
+    density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
+) -> tuple[np.ndarray, Any]:
+    """As `numpy_rows`, over the executor of the call where there is one."""
+    spread = spread_of_call()
+    if spread is None or not len(positions):
+        return numpy_rows(density, name, layout, positions, with_slopes)
+    function = _NumpyRows(density, name, layout, with_slopes)
+    model = spread.model({name: density}, (layout, with_slopes), lambda: function)
+    if density.batched:
+        chunks = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
+    else:
+        chunks = spread.cut(model, positions)
+    values, slopes = zip(*spread.each(model, chunks), strict=True)
+    return np.concatenate(values), np.concatenate(slopes) if with_slopes else None
+
+
+class _NumpyRows(NamedTuple):
+    """A NumPy density at some rows, as a function that can be sent to a worker."""
+
+    density: Any
+    name: str
+    layout: Layout
+    with_slopes: bool
+
+    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
+        return numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes)
 
 
 def numpy_rows(
@@ -43,21 +74,23 @@ def _numpy_calls(
     An exception of the user's function is raised again with the point at which it happened.
     """
 
-    def call(rows: np.ndarray) -> np.ndarray:
+    def call(points: Any, at: str) -> np.ndarray:
         try:
-            value = function(layout.points(rows))
+            value = function(points)
         except Exception as error:
-            at = "a batch that begins with" if rows.ndim == 2 else "the point"
-            point = layout.points(rows[0] if rows.ndim == 2 else rows)
+            first = jax.tree.map(lambda leaf: leaf[0], points) if batched else points
             raise RuntimeError(
-                f"`{name}` raised {type(error).__name__} at {at} {point}: {error}. To go on without such points, wrap "
+                f"`{name}` raised {type(error).__name__} at {at} {first}: {error}. To go on without such points, wrap "
                 f"the function: `qpaths.forgiving(function)`."
             ) from error
         return np.asarray(layout.rows(value) if is_point else value, float)
 
+    points = layout.points(positions)
     if batched:
-        return call(positions)
-    values = [call(row) for row in positions]
+        return call(points, "a batch that begins with")
+    leaves, structure = jax.tree.flatten(points)
+    rows = ([leaf[i, ...] for leaf in leaves] for i in range(len(positions)))
+    values = [call(jax.tree.unflatten(structure, row), "the point") for row in rows]
     if not is_point and any(value.size != 1 for value in values):
         wrong = next(value for value in values if value.size != 1)
         raise ValueError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")

@@ -20,7 +20,7 @@ file is missing or wrong.
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Run:
     """One run of a sweep. Its row is a function of the settings and the seed alone."""
 
@@ -33,7 +33,7 @@ class Run:
         return canonical(self.settings), self.seed
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Row:
     """What one run found, together with its settings; `row["name"]` looks in both."""
 
@@ -125,9 +125,12 @@ class Experiment:
     data_sets: Mapping[str, DataSet] = field(default_factory=dict)
 
 
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
+
 def canonical(value: Any) -> str:
     """The JSON text of a value: sorted keys, no spaces, every digit of a float. Equal values have equal texts."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return _ENCODER.encode(value)
 
 
 def group(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:

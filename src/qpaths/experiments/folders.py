@@ -11,7 +11,8 @@ from .errors import UserError
 from .experiment import Experiment, Row
 from .registry import find
 from .settings import under_present_names
-from .store import FILE, Store, damaged
+from .store import Store
+from .store_errors import FILE, damaged
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,24 @@ become `UserError`s that say what to do.
 
 import contextlib
 import datetime
+import gc
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from .errors import UserError
 from .experiment import Experiment, Row, Run, Settings, canonical
 from .settings import under_present_names
+from .store_errors import FILE, damaged, in_words
 
-FILE = "runs.sqlite"
 SCHEMA = 1
 """Version of the tables below; files of another version are refused."""
+
+_BLOCK = 5000
+"""Rows that are read at a time."""
 
 _META = {"schema": int, "experiment": str, "version": int, "settings": dict, "num_seeds": int}
 
@@ -149,33 +153,64 @@ class Store:
 
     def add(self, run: Run, values: dict[str, Any], environment: int, seconds: float) -> None:
         """Add the row of a run. A row that is already stored stays as it is."""
-        settings, seed = run.key
-        content = canonical(values)
+        self.add_all([(run, values, seconds, environment)])
+
+    def add_all(self, rows: Iterable[tuple[Run, dict[str, Any], float, int]]) -> None:
+        """Add rows in one transaction: each a run, its values, its seconds, and the number of its environment.
+
+        Rows that are already stored stay as they are.
+        """
         finished = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-        record = settings, seed, content, _checksum(settings, seed, content), environment, seconds, finished
+        records = []
+        for run, values, seconds, environment in rows:
+            (settings, seed), content = run.key, canonical(values)
+            records.append(
+                (settings, seed, content, _checksum(settings, seed, content), environment, seconds, finished)
+            )
         with self._complaints(), self.connection:
-            self.connection.execute(
+            self.connection.executemany(
                 "INSERT OR IGNORE INTO rows (settings, seed, content, checksum, environment, seconds, finished) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
-                record,
+                records,
             )
 
     def rows(self) -> list[Row]:
         """All rows, in an order that does not depend on when they were made. Raises `UserError` if one is damaged."""
-        with self._complaints():
-            found = self.connection.execute(
-                "SELECT id, settings, seed, content, checksum FROM rows ORDER BY settings, seed"
-            ).fetchall()
-        rows = []
-        for number, settings, seed, content, checksum in found:
-            if _checksum(settings, seed, content) != checksum:
-                raise UserError(
-                    f"row {number} of {self.folder / FILE} is damaged (its checksum differs); the others are kept. "
-                    f"Take a copy of the folder, or delete that row (sqlite3 {FILE} 'DELETE FROM rows WHERE id = "
-                    f"{number}') and run again: only it is computed anew."
-                )
-            rows.append(Row(json.loads(settings), seed, json.loads(content)))
+        rows: list[Row] = []
+        parsed: dict[str, Settings] = {}
+        with _no_collection():
+            for records in self._records():
+                # One text for many rows: they then share the names of their values, and most of the memory.
+                contents = json.loads(f"[{','.join(content for *_, content in records)}]")
+                for (settings, seed, _), values in zip(records, contents, strict=True):
+                    if settings not in parsed:
+                        parsed[settings] = json.loads(settings)
+                    rows.append(Row(parsed[settings], seed, values))
         return rows
+
+    def check(self) -> None:
+        """Raise `UserError` if a row is damaged: it is better to know before a long sweep than after it."""
+        for _ in self._records():
+            pass
+
+    def _records(self) -> Iterator[list[tuple[str, int, str]]]:
+        """Settings, seed and content of all rows as text, some thousand rows at a time. Checksums are verified."""
+        with self._complaints():
+            cursor = self.connection.execute(
+                "SELECT settings, seed, content, checksum, id FROM rows ORDER BY settings, seed"
+            )
+            while found := cursor.fetchmany(_BLOCK):
+                for settings, seed, content, checksum, number in found:
+                    if _checksum(settings, seed, content) != checksum:
+                        raise self._damaged_row(number)
+                yield [record[:3] for record in found]
+
+    def _damaged_row(self, number: int) -> UserError:
+        return UserError(
+            f"row {number} of {self.folder / FILE} is damaged (its checksum differs); the others are kept. Take a copy "
+            f"of the folder, or delete that row (sqlite3 {FILE} 'DELETE FROM rows WHERE id = {number}') and run again: "
+            f"only it is computed anew."
+        )
 
     def _tables(self) -> list[str]:
         """The names of the tables in the file."""
@@ -209,7 +244,19 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise _in_words(self.folder / FILE, error) from error
+            raise in_words(self.folder / FILE, error) from error
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Make a million objects without a search for garbage among them after every few hundred."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 @contextlib.contextmanager
@@ -219,32 +266,9 @@ def _opened(folder: Path, mode: str) -> Iterator[Store]:
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=30)
     except sqlite3.Error as error:
-        raise _in_words(path, error) from error
+        raise in_words(path, error) from error
     with contextlib.closing(connection):
         yield Store(folder, connection)
-
-
-def _in_words(path: Path, error: sqlite3.Error) -> UserError:
-    """The error for an error of SQLite: no room, no permission, another program at work, or damage."""
-    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return UserError(
-            f"{path} could not be written ({error}): free some room on the disk and run the same command again. The "
-            f"rows that were there are kept."
-        )
-    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
-        return UserError(f"{path} cannot be opened for writing ({error}): give a folder of your own with --out.")
-    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return UserError(f"{path} is in use by another program ({error}): wait for it, or take another folder.")
-    return damaged(path.parent, error)
-
-
-def damaged(folder: Path, reason: object) -> UserError:
-    """The error for a file that is not as it was written."""
-    return UserError(
-        f"{folder / FILE} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another "
-        f"folder."
-    )
 
 
 def _checksum(settings: str, seed: int, content: str) -> str:

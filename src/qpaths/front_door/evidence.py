@@ -13,7 +13,7 @@ from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, forgiving, has_gradient
-from ..evaluation import Layout, evaluator_of, stream_for
+from ..evaluation import Layout, evaluator_of, spread_over, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..progress import Show, display
@@ -21,6 +21,7 @@ from ..recipe import check_parts
 from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
+from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .checks import NUM_PROBES, Balance, balance
@@ -51,6 +52,7 @@ def evidence(
     standard_error: float | int | None = None,
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
+    executor: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Result:
@@ -74,6 +76,11 @@ def evidence(
     million. `kernel` is HMC unless given. `reference=False` always anneals from the base. With `simulate(key, x)`,
     which draws data given a point, the same procedure runs on simulated data, outside the budget, where bidirectional
     Monte Carlo bounds its error from both sides.
+
+    `executor` is where points are evaluated: a pool of `concurrent.futures` (processes for NumPy functions), a Dask
+    `Client`, or anything with the same `submit`. The numbers do not depend on it, nor on the number of workers. By
+    default they are evaluated here, one chunk after the other. Points that cost microseconds stay here in any case. A
+    worker that dies costs what it held, which is evaluated again.
 
     With `checkpoint` what there is goes to that file after the pilots and each batch of islands, and the same call goes
     on from it. Ctrl-C returns what the finished batches say, with `status` UNFINISHED. `progress` shows the batches on
@@ -107,41 +114,42 @@ def evidence(
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     file = File(checkpoint, path, kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
-    with named_errors():
-        seen = probe(evaluator, check_stream)
-    file.features = seen.features._asdict()
-    _warn([*seen.findings, *seen.notes])
-    # A share of a base that is not normalized would make the reference neither one nor the other.
-    reference = reference and seen.is_normalized
-    simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
-    if seconds is not None:
-        limits = limits.paced(*pace(evaluator, kernel.with_slopes, check_stream), time.monotonic() - started)
-    with display(progress) as show:
-        state = file.read()
-        if state is None:
-            show("pilots", None)
-            begun = time.monotonic()
-            try:
-                recipe = tune_population(
-                    path, key=tune_stream, budget=limits.finite_budget, kernel=kernel, reference=reference
-                )
-            except CollapsedError as error:
-                return _nothing_found(evaluator.layout, error)
-            state = CallState(recipe, None, 0)
-            file.write(state)
-            now, total = time.monotonic(), recipe.num_evaluations.total
-            limits = limits.paced(total, now - begun, now - started, total)
-            show(f"pilots: {_rate(recipe.num_evaluations, now - begun)}", None)
-        extra = Cost()
-        if simulated is not None:
-            show("bounds on simulated data", None)
-            bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
-            chosen += (bounds,)
-        islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
-    scores = Balance(0.0, 1.0)
-    if kernel.with_slopes:
-        scores = balance(evaluator, islands)
-        extra += Cost(target=NUM_PROBES)
+    with spread_over(executor):
+        with named_errors():
+            seen = probe(evaluator, check_stream)
+        file.features = seen.features._asdict()
+        _warn([*seen.findings, *seen.notes])
+        # A share of a base that is not normalized would make the reference neither one nor the other.
+        reference = reference and seen.is_normalized
+        simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
+        if seconds is not None:
+            limits = limits.paced(*pace(evaluator, kernel.with_slopes, check_stream), time.monotonic() - started)
+        with display(progress) as show:
+            state = file.read()
+            if state is None:
+                show("pilots", None)
+                begun = time.monotonic()
+                try:
+                    recipe = tune_population(
+                        path, key=tune_stream, budget=limits.finite_budget, kernel=kernel, reference=reference
+                    )
+                except CollapsedError as error:
+                    return _nothing_found(evaluator.layout, error)
+                state = CallState(recipe, None, 0)
+                file.write(state)
+                now, total = time.monotonic(), recipe.num_evaluations.total
+                limits = limits.paced(total, now - begun, now - started, total)
+                show(f"pilots: {_rate(recipe.num_evaluations, now - begun)}", None)
+            extra = Cost()
+            if simulated is not None:
+                show("bounds on simulated data", None)
+                bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
+                chosen += (bounds,)
+            islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
+        scores = Balance(0.0, 1.0)
+        if kernel.with_slopes:
+            scores = balance(evaluator, islands)
+            extra += Cost(target=NUM_PROBES)
     found = findings(islands, state.recipe, scores)
     given = (log_likelihood, target, getattr(target, "log_prob", None))
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in given if isinstance(f, forgiving) and f.first]
@@ -196,9 +204,11 @@ def _run(
             each = (time.monotonic() - begun) / num
             rate = _rate(num * island, num * each)
             show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}, {rate}", None)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, LostWorkersError) as error:
             if islands is None:
                 raise
+            if isinstance(error, LostWorkersError):
+                warnings.warn(f"evidence: {error} This is what the finished islands say.", stacklevel=3)
             return islands, spent, limits.interrupted(spent, pilots)
 
 

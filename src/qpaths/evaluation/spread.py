@@ -1,0 +1,220 @@
+"""Evaluation of densities over an executor: chunks of rows go to workers, and what is cheaper than the trip stays here.
+
+The numbers do not depend on who evaluates a chunk, nor on the order in which chunks come back. So a run has the same
+numbers with any executor. The model travels to each worker once.
+"""
+
+import concurrent.futures
+import contextlib
+import contextvars
+import functools
+import math
+import os
+import threading
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..arrays import one_thread
+from ..workers import Workers, check_versions, versions
+from .packing import pack, unpack
+
+BATCH = 32
+"""Rows of one call of a batched NumPy density. Always as many, because sums over a batch may depend on its size."""
+_WORTH = 0.05
+"""Seconds of work that are worth the trip to a worker."""
+_TASK = 0.2
+"""Seconds of work of one task, where there is enough for all workers."""
+_MOST_MODELS = 16
+_IMPORTED_IN = os.getpid()
+
+_models: OrderedDict[str, Callable[[np.ndarray], Any]] = OrderedDict()
+"""The models that this process knows, the newest at the end. Threads of the caller find theirs without a trip."""
+_lock = threading.Lock()
+
+
+class Model:
+    """A function of rows that may travel, and what a row was seen to cost."""
+
+    def __init__(self, function: Callable[[np.ndarray], Any]):
+        self.function = function
+        self.token = uuid.uuid4().hex
+        self._num, self._seconds, self._num_rows = 0, 0.0, 0
+        _models[self.token] = function
+
+    @functools.cached_property
+    def packed(self) -> bytes:
+        return pack(self.function)
+
+    @property
+    def seconds_each(self) -> float:
+        """What a row costs; 0 where that is not known."""
+        return self._seconds / max(self._num_rows, 1)
+
+    def note(self, seconds: float, num_rows: int) -> None:
+        """Learn from a call. The first one may compile or import something, and does not count."""
+        self._num += 1
+        if self._num > 1:
+            self._seconds, self._num_rows = self._seconds + seconds, self._num_rows + num_rows
+
+    def here(self, rows: np.ndarray) -> Any:
+        found, seconds = _timed(self.function, rows)
+        self.note(seconds, len(rows))
+        return found
+
+
+class Spread:
+    """Evaluates chunks of rows over some workers."""
+
+    def __init__(self, workers: Workers):
+        self.workers = workers
+        self.models: dict[Any, Model] = {}
+        self.num_shipped = 0
+        self.num_together = 1.0
+        """Runs that share the workers, of which each has some tasks waiting while others run."""
+        self._versions = versions()
+
+    def model(self, densities: dict[str, Any], detail: Any, make: Callable[[], Any]) -> Model:
+        """The model of some densities, which stays the same where only the objects around their arrays are new."""
+        leaves, structure = jax.tree.flatten(tuple(densities.values()))
+        try:
+            key = hash(structure), structure, *map(id, leaves), *densities, detail
+        except TypeError:  # a function object that cannot be hashed
+            key = *map(id, densities.values()), *densities, detail
+        if key not in self.models:
+            self.models[key] = Model(make())
+        return self.models[key]
+
+    def cut(self, model: Model, rows: np.ndarray) -> list[np.ndarray]:
+        """Rows in chunks of the right size for the workers; single rows where their cost is not known."""
+        num = len(rows)
+        if 0 < model.seconds_each * num <= _WORTH:
+            return [rows]
+        num_workers = self.workers.num
+        share = num if num_workers is None else math.ceil(num * self.num_together / max(num_workers, 1))
+        size = 1 if model.seconds_each == 0 else min(max(1, int(_TASK / model.seconds_each)), share)
+        return [rows[start : start + size] for start in range(0, num, size)]
+
+    def each(self, model: Model, chunks: Sequence[np.ndarray]) -> list[Any]:
+        """The function of a model at each chunk, in order: here while that is cheap, over the workers otherwise."""
+        found: list[Any] = []
+        left = sum(map(len, chunks))
+        for chunk in chunks:
+            if model.seconds_each * left > _WORTH and not self.workers.is_lost:
+                break
+            found.append(model.here(chunk))
+            left -= len(chunk)
+        return found + self._ship(model, chunks[len(found) :])
+
+    def _ship(self, model: Model, chunks: Sequence[np.ndarray]) -> list[Any]:
+        """Chunks over the workers; a worker that does not know the model says so, and gets it."""
+        found: list[Any] = [None] * len(chunks)
+        places = list(range(len(chunks)))
+        for packed in (lambda: None, lambda: model.packed):
+            if places:
+                content = packed()
+                tasks = [(model.token, content, self._versions, chunks[i]) for i in places]
+                for place, answer in zip(places, self.workers.ordered(evaluate_there, tasks), strict=True):
+                    if answer is not None:
+                        found[place], seconds = answer
+                        model.note(seconds, len(chunks[place]))
+                places = [i for i in places if found[i] is None]
+        self.num_shipped += len(chunks)
+        return found
+
+    def close(self) -> None:
+        self.workers.close()
+        with _lock:
+            for model in self.models.values():
+                _models.pop(model.token, None)
+
+
+def _remember(token: str, function: Callable[[np.ndarray], Any]) -> None:
+    """Keep a model that came from elsewhere, and forget the oldest where there are too many."""
+    with _lock:
+        _models[token] = function
+        while len(_models) > _MOST_MODELS:
+            _models.popitem(last=False)
+
+
+def evaluate_there(
+    token: str, packed: bytes | None, wanted: dict[str, str], rows: np.ndarray
+) -> tuple[Any, float] | None:
+    """The task of a worker: a model at some rows, and the seconds it took; None where the worker lacks the model."""
+    function = _models.get(token)
+    if function is None:
+        if packed is None:
+            return None
+        check_versions(wanted)
+        function = unpack(packed)
+        _remember(token, function)
+    if os.getpid() != _IMPORTED_IN and getattr(function, "is_compiled", False):
+        raise RuntimeError(
+            "`executor` forks its processes, and JAX cannot run in a fork: give `ProcessPoolExecutor(2, "
+            "mp_context=multiprocessing.get_context('spawn'))`."
+        )
+    return _timed(function, rows)
+
+
+def _timed(function: Callable[[np.ndarray], Any], rows: np.ndarray) -> tuple[Any, float]:
+    """A model at some rows, and the seconds it took.
+
+    Linear algebra has one thread, because the order of its sums depends on the number of threads.
+    """
+    begun = time.perf_counter()
+    with one_thread():
+        found = function(rows)
+    return found, time.perf_counter() - begun
+
+
+_current: contextvars.ContextVar[Spread | None] = contextvars.ContextVar("qpaths_spread", default=None)
+
+
+def spread_of_call() -> Spread | None:
+    """How the current call spreads its evaluations; None where it does them here."""
+    return _current.get()
+
+
+@contextlib.contextmanager
+def spread_over(executor: Any) -> Iterator[None]:
+    """Evaluate the densities of all runs inside this context over an executor; None evaluates them here."""
+    if executor is None:
+        yield
+        return
+    spread = Spread(Workers(executor))
+    token = _current.set(spread)
+    try:
+        yield
+    finally:
+        _current.reset(token)
+        spread.close()
+
+
+def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    """`function(item)` for all items, in order.
+
+    Where evaluations go to workers, the items run at the same time, each in a thread of its own that mostly waits. The
+    function must not depend on the order.
+    """
+    spread = _current.get()
+    if spread is None or not spread.num_shipped or spread.workers.is_lost:
+        return [function(item) for item in items]
+    try:
+        spread.num_together = max(1.0, len(items) / 2)
+        # A limit on threads belongs to the process: the one around all threads here is the last to be lifted.
+        with one_thread(), concurrent.futures.ThreadPoolExecutor(len(items)) as pool:
+            futures = [pool.submit(contextvars.copy_context().run, function, item) for item in items]
+            try:
+                concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
+                failed = [future for future in futures if future.done() and future.exception()]
+                return [future.result() for future in failed or futures]
+            except BaseException:
+                spread.workers.is_stopped = True
+                raise
+    finally:
+        spread.workers.is_stopped, spread.num_together = False, 1.0
