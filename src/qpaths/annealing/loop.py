@@ -18,6 +18,7 @@ from .._types import AnyArray, Rows, ScalarLike
 from ..arrays import HostStream, TracedStream, is_traced, namespace, one_thread, quiet, segment_sum, stack, to_host
 from ..estimators import moments_from
 from ..evaluation import AbstractEvaluator, evaluator_of
+from ..evaluation.layout import any_numpy
 from ..kernels import AbstractKernel, FrozenKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath
@@ -132,6 +133,8 @@ def begin(
     The population starts at exact draws from the base, `draw` being their stream and number, or at `points`.
     """
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    if population.devices is not None:
+        _check_can_spread(path, evaluator)
     betas = schedule.betas if isinstance(schedule, AbstractFixedSchedule) else None
     target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else None
     max_num = schedule.max_num if isinstance(schedule, AdaptiveSchedule) else 0
@@ -142,6 +145,20 @@ def begin(
     annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
     positions = None if points is None else evaluator.layout.rows(points)
     return annealing, _begin(annealing, positions, *(draw or (None, 0)))
+
+
+def _check_can_spread(path: AbstractPath[Any], evaluator: AbstractEvaluator) -> None:
+    """Raise where particles cannot be spread over devices."""
+    if evaluator.xp is not np:
+        raise ValueError(
+            "`devices` cannot be used under `jax.jit` or `jax.vmap`, because the host makes the steps of such a run: "
+            "call `run` outside of them. `evaluate_bounds` and `evaluate_lower` have `devices` of their own."
+        )
+    if any_numpy((path,)):
+        raise TypeError(
+            "`devices` needs densities that JAX can compile, and one of the path has `backend='numpy'`: write it with "
+            "`jax.numpy`, or leave out `devices`."
+        )
 
 
 def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
