@@ -31,7 +31,7 @@ def check_chains(
     schedule: AbstractSchedule,
     kernel: AbstractKernel[Any],
     chunk_size: int | None,
-    devices: tuple[Any, ...] | None = None,
+    devices: Any = None,
 ) -> None:
     """Raise where independent chains cannot run with these settings: AIS and BDMC share the check."""
     check_num("num_chains", num_chains)

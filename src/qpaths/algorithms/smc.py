@@ -61,7 +61,7 @@ class SMC(AbstractAnnealer):
                 f"`chain_length` must divide `num_particles` and leave two chains, got {self.chain_length} and "
                 f"{self.num_particles}."
             )
-        check_shares("num_particles", self.num_particles // self.chain_length, self.devices)
+        check_shares("num_particles", self.num_particles, self.devices, self.chain_length)
         if is_concrete(self.threshold):
             if not 0 <= self.threshold <= 1:
                 raise ValueError(
@@ -86,7 +86,9 @@ class SMC(AbstractAnnealer):
 
     def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
-        _, start, run = stream_for(key, path, self, pilots=self.devices is not None).split(3)  # as AIS, so that SMC that never resamples is AIS
+        _, start, run = stream_for(key, path, self, pilots=self.devices is not None).split(
+            3
+        )  # as AIS, so that SMC that never resamples is AIS
         annealing, state = begin(
             path, self.schedule, self.kernel, self.population, stream=run, draw=(start, self.num_particles)
         )

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from .._modules import Module
 from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
 from ..arrays import cond, map_rows, namespace, quiet
+from ..chunks import in_chunks
 from ..cost import Cost
 from ..devices import taken
 from ..evaluation import AbstractEvaluator, Particles
@@ -20,8 +21,8 @@ from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
 from ..standard_errors import Lag, dominance
-from . import spread
-from .blocks import in_blocks, in_chunks
+from . import on_devices
+from .blocks import in_blocks
 
 
 class Fault(NamedTuple):
@@ -88,7 +89,7 @@ class Population(Module):
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=False)
     moves_last: bool = eqx.field(static=True, default=True)
-    devices: tuple[Any, ...] | None = eqx.field(static=True, default=None)
+    devices: Any = eqx.field(static=True, default=None)
 
     def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
         """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
@@ -110,7 +111,7 @@ class Population(Module):
         xp = evaluator.xp
         particles = kernel.equip(self._evaluated(evaluator, kernel, positions), stream)
         if self.devices is not None:
-            momentum = jax.tree.map(particles.position.like, particles.momentum)  # type: ignore[attr-defined]
+            momentum = jax.tree.map(particles.position.like, particles.momentum)
             particles = particles._replace(momentum=momentum)
         invalid = invalid_draws(evaluator, particles)
         dtype = evaluator.log_density(0.0, particles.features).dtype
@@ -133,7 +134,7 @@ class Population(Module):
     def _evaluated(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
         """In chunks where asked; on the host evaluation is chunked by itself."""
         if self.devices is not None:
-            return spread.evaluated(evaluator, kernel, positions, self.devices, self.chunk_size)
+            return on_devices.evaluated(evaluator, kernel, positions, self.devices, self.chunk_size)
         evaluate = functools.partial(evaluator.particles, with_slopes=kernel.with_slopes)
         num, size = positions.shape[0], self.chunk_size
         if evaluator.xp is np or size is None or size >= num:
@@ -239,7 +240,7 @@ class Population(Module):
             return move(evaluator, state.beta, particles, rows, params)
 
         if self.devices is not None:
-            particles, info = spread.moved(
+            particles, info = on_devices.moved(
                 evaluator, kernel, state.beta, state.particles, stream, params, self.chain_length, self.chunk_size
             )
         else:

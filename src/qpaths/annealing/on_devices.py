@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._types import Rows
-from ..arrays import TracedRows, TracedStream, to_host
-from ..devices import Spread, by_rows, gathered
+from ..arrays import TracedRows, TracedStream
+from ..devices import Spread, by_rows, gathered, portable
 from ..evaluation import AbstractEvaluator, Particles, evaluator_of
 from ..kernels import AbstractKernel
 from ..kernels.base import Info
@@ -28,8 +28,8 @@ def evaluated(
 ) -> Particles:
     """Particles at the given positions, which every process has, with all that the kernel needs of them."""
     rows = Spread.of(positions, devices, jax.dtypes.canonicalize_dtype(evaluator.layout.dtype))
-    work = _Evaluate(kernel.with_slopes)
-    return _on_both(by_rows(work, to_host(evaluator.path), rows.array, devices, chunk_size))
+    work, shared = _Evaluate(kernel.with_slopes), portable(evaluator.path, rows.dtype)
+    return _on_both(by_rows(work, shared, rows.array, devices, chunk_size))
 
 
 def moved(
@@ -59,11 +59,11 @@ def moved(
     own = None
     if any(leaf.shape[0] == num for leaf in jax.tree.leaves(params)):  # every particle has its own
         params, own = None, jax.tree.map(lambda leaf: Spread.of(leaf, devices).array, params)
-    shared = to_host((evaluator.path, kernel)), cast(beta), stream.key_data(), params
+    shared = portable((evaluator.path, kernel), dtype), cast(beta), stream.key_data(), params
     work = _Move(chain_length)
     found, info = by_rows(work, shared, (rows._replace(features=features), own), devices, chunk_size)
-    numbers = gathered((info.acceptance, info.accepted, info.invalid))
-    return _on_both(found), Info(*numbers, Spread(info.proposal))
+    acceptance, accepted, invalid = gathered(info[:3])
+    return _on_both(found), Info(acceptance, accepted, invalid, Spread(info.proposal))
 
 
 def _on_both(particles: Particles) -> Particles:
@@ -96,7 +96,7 @@ class _Move:
         if own is None:
 
             def of_group(leaf: Any) -> Any:
-                return leaf[jnp.floor(before * leaf.shape[0]).astype(int)][None]
+                return leaf[jnp.floor(before * leaf.shape[0] + 1e-6).astype(int)][None]
 
             own = jax.tree.map(of_group, params)
         key = jax.random.wrap_key_data(key_data)
