@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.annealing import Population
 from qpaths.arrays import TracedStream
 from qpaths.kernels.wrapper import KernelWrapper
 from qpaths.memory import Pieces, halving
@@ -23,11 +24,11 @@ def _full():
 
 
 class Heavy(KernelWrapper):
-    """There is no memory for more than 100 particles at once."""
+    """There is no memory for more than 20 particles at once."""
 
     def transition(self, evaluator, beta, particles, randomness, params):
-        if particles.position.shape[0] > 100:
-            raise MemoryError("100 particles at most") if evaluator.xp is np else _full()
+        if particles.position.shape[0] > 20:
+            raise MemoryError("20 particles at most") if evaluator.xp is np else _full()
         return self.kernel.transition(evaluator, beta, particles, randomness, params)
 
 
@@ -35,10 +36,29 @@ class Heavy(KernelWrapper):
 def test_a_run_goes_on_in_smaller_chunks(key, devices):
     kernel = qp.HMC(1, 2, step_size=0.3, preconditioner="none")
     algorithm = qp.SMC(512, qp.LinearSchedule(4), kernel, devices=devices)
-    with pytest.warns(UserWarning, match=f"{WORDS} particles at once: (64|32|16) from now on") as found:
+    with pytest.warns(UserWarning, match=WORDS) as found:
         result = qp.SMC(512, qp.LinearSchedule(4), Heavy(kernel), devices=devices).run(PATH, key=key)
-    assert len(found) <= 3  # once for each halving, not at every stage
+    assert len(found) == (5 if devices is None else 1)  # once for each halving of 512 or 32, not at every stage
+    assert "particles at once: 16 from now on" in str(found[-1].message)
     np.testing.assert_allclose(result.samples, algorithm.run(PATH, key=key).samples, rtol=1e-9)
+
+
+def test_out_of_memory_at_the_start_draws_the_same_points(key, monkeypatch):
+    algorithm = qp.SMC(64, qp.LinearSchedule(3), qp.RandomWalk(1))
+    whole = algorithm.run(PATH, key=key)
+    start, calls = Population.start, []
+
+    def limited(self, *arguments):
+        calls.append(self.chunk_size)
+        if self.chunk_size is None:
+            raise MemoryError
+        return start(self, *arguments)
+
+    monkeypatch.setattr(Population, "start", limited)
+    with pytest.warns(UserWarning, match=f"{WORDS} particles at once: 32 from now on"):
+        result = algorithm.run(PATH, key=key)
+    assert calls == [None, 32]
+    np.testing.assert_allclose(result.samples, whole.samples, rtol=1e-12)
 
 
 def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
@@ -47,7 +67,7 @@ def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
 
     hmc = qp.HMC(1, 2, step_size=0.3, preconditioner="none")
     recipe = Recipe(chain_measure.PathOf(path_of, 0.0), qp.LinearSchedule(4), hmc)
-    problems = chain_measure.Problems(jnp.linspace(0, 1, 7), None, 4, Pieces(7, "problems"))
+    problems = chain_measure.Problems(jnp.linspace(0, 1, 6), None, 4, Pieces(6, "problems"))
     candidate = chain_measure.Candidate(recipe)
     whole = chain_measure.measure(problems, candidate, TracedStream(key))
     run = chain_measure._measure
@@ -58,11 +78,11 @@ def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
         return run(recipe, data, *rest)
 
     monkeypatch.setattr(chain_measure, "_measure", limited)
-    with pytest.warns(UserWarning, match=f"{WORDS} problems at once: 2 from now on"):
+    with pytest.warns(UserWarning, match=f"{WORDS} problems at once"):
         parts = chain_measure.measure(problems, candidate, TracedStream(key))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9) if one is not None else None
-    assert problems.pieces.size == 2
+    assert problems.pieces.size == 3
 
 
 def _log_prob(center, x):
@@ -70,21 +90,20 @@ def _log_prob(center, x):
 
 
 def test_training_goes_on_with_parts_of_a_batch(key, monkeypatch):
-    images = np.asarray(jax.random.uniform(key, (16, 6)))
+    images = np.asarray(jax.random.uniform(key, (14, 6)))
     settings = TrainingSettings(
-        num_epochs=2, batch_size=8, num_samples=3, num_partitions=2, hidden=(4,), num_latent=2, learning_rate=1e-2
+        num_epochs=2, batch_size=7, num_samples=3, num_partitions=2, hidden=(4,), num_latent=2, learning_rate=1e-2
     )
     whole = train_vae(images, settings)
-    slope = training._slope
+    epoch = training._epoch
 
     def limited(*arguments):
         if arguments[-1] > 3:
             raise _full()
-        return slope(*arguments)
+        return epoch(*arguments)
 
-    monkeypatch.setattr(training, "_slope", limited)
-    jax.clear_caches()
-    with pytest.warns(UserWarning, match=f"{WORDS} images of a batch at once: 2 from now on") as found:
+    monkeypatch.setattr(training, "_epoch", limited)
+    with pytest.warns(UserWarning, match=f"{WORDS} images of a batch at once") as found:
         parts = train_vae(images, settings)
     assert len(found) == 2
     np.testing.assert_allclose(parts.history, whole.history, rtol=1e-4)

@@ -200,7 +200,8 @@ def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -
 def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
     evaluator = annealing.evaluator
     if positions is None:
-        positions = evaluator.draw(start, num)
+        # Anew, since a stream of the host gives other numbers when it is used again after memory ran out.
+        positions = evaluator.draw(HostStream(start.entropy) if isinstance(start, HostStream) else start, num)
     # The steps fold in their number.
     return annealing.population.start(evaluator, annealing.kernel, positions, annealing.stream.fold(2**32 - 1))
 
