@@ -10,7 +10,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 LAYERS = [
     ["_files"],
     ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "workers"],
-    ["arrays", "draws_remarks", "naming"],
+    ["memory", "chunks"],
+    ["arrays", "draws_remarks", "naming", "devices"],
     ["autocorrelation"],
     ["checkpoints"],
     ["numerics"],
@@ -32,7 +33,7 @@ LAYERS = [
     ["kernels", "adapters.arviz"],
     ["results", "recipe"],
     ["comparison"],
-    ["annealing.blocks"],
+    ["annealing.blocks", "annealing.on_devices"],
     ["annealing.population"],
     ["annealing.loop"],
     ["annealing"],

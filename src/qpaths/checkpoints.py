@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arrays import namespace
+from .devices import Spread
 
 
 def describe_all(parts: dict[str, Any]) -> dict[str, str]:
@@ -98,7 +99,11 @@ def filled(path: str | os.PathLike[str], template: Any, stored: Any) -> Any:
                 f"this run needs {leaf.dtype}{list(leaf.shape)}: set `jax_enable_x64` as it was, or start anew."
             )
     xp = namespace(template)
-    return jax.tree.unflatten(jax.tree.structure(template), [xp.asarray(arrays[name]) for name in wanted])
+    leaves = [
+        leaf.like(arrays[name]) if isinstance(leaf, Spread) else xp.asarray(arrays[name])
+        for name, leaf in wanted.items()
+    ]
+    return jax.tree.unflatten(jax.tree.structure(template), leaves)
 
 
 def _by_name(tree: Any) -> dict[str, Any]:

@@ -187,31 +187,6 @@ def test_nothing_recompiles_for_a_new_q_key_or_data(key):
     assert len(traces) == before > 0
 
 
-def test_devices_do_not_change_the_numbers():
-    program = """
-import os, sys
-os.environ["XLA_FLAGS"] += f" --xla_force_host_platform_device_count={sys.argv[1]}"
-import jax, jax.numpy as jnp
-jax.config.update("jax_enable_x64", True)
-import qpaths as qp
-assert len(jax.devices()) == int(sys.argv[1])
-base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
-path = qp.QPath(base, qp.Density(lambda x: -2.0 * jnp.sum((x - 1.0) ** 2)), q=0.95)
-smc = qp.SMC(64, qp.LinearSchedule(4), qp.RandomWalk(2))
-result = jax.jit(lambda key: smc.run(path, key=key))(jax.random.key(0))
-print(float(result.log_evidence), *map(float, result.samples.sum(0)))
-print(len(result.samples.sharding.device_set), file=sys.stderr)
-"""
-    runs = [
-        subprocess.run([sys.executable, "-c", program, str(n)], capture_output=True, text=True, check=True)
-        for n in (1, 2, 8)
-    ]
-    numbers = [np.array(run.stdout.split(), float) for run in runs]
-    for other in numbers[1:]:
-        np.testing.assert_allclose(other, numbers[0], rtol=1e-10)
-    assert [int(run.stderr.split()[-1]) for run in runs] == [1, 2, 8]
-
-
 class _Exact(AbstractKernel[None]):
     """Independent draws from N((1 - beta) m_0 + beta m_1, 1), the geometric path between two unit normals."""
 

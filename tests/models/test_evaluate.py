@@ -30,7 +30,7 @@ from qpaths.models import (
     posterior_path,
     simulate,
 )
-from qpaths.models.evaluate import in_batches
+from qpaths.models.batches import in_batches
 from qpaths.testing.wrong import NoRejection
 
 SCHEDULE = qp.LinearSchedule(6)

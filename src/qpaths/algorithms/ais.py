@@ -11,6 +11,7 @@ from ..annealing import Annealing, Population, State, anneal, begin
 from ..annealing.loop import frozen, pilot_params
 from ..arrays import RandomKey
 from ..cost import Cost
+from ..devices import Devices, as_devices, check_shares, on_host
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
@@ -26,12 +27,17 @@ _PILOT_PARTICLES = 64, 512
 
 
 def check_chains(
-    num_chains: int, schedule: AbstractSchedule, kernel: AbstractKernel[Any], chunk_size: int | None
+    num_chains: int,
+    schedule: AbstractSchedule,
+    kernel: AbstractKernel[Any],
+    chunk_size: int | None,
+    devices: Any = None,
 ) -> None:
     """Raise where independent chains cannot run with these settings: AIS and BDMC share the check."""
     check_num("num_chains", num_chains)
     check_parts(kernel, schedule)
     check_chunk_size(chunk_size)
+    check_shares("num_chains", num_chains, devices)
     if not isinstance(schedule, AbstractFixedSchedule):
         raise ValueError(
             f"`schedule` must be fixed for AIS, got {type(schedule).__name__}: run SMC with it and take "
@@ -51,6 +57,8 @@ class AIS(AbstractAnnealer):
         schedule: A fixed schedule. Run SMC with an adaptive one and take `FixedSchedule(result.betas)`.
         kernel: Moves each chain at each beta.
         chunk_size: The most chains that are moved at once, for memory. The numbers do not depend on it.
+        devices: How many devices share the chains, or the devices themselves, such as `jax.devices()`. Their number
+            must divide that of the chains. The numbers do not depend on it.
 
     On a long path a few chains carry all the weight; `SMC` with as many particles is usually more accurate.
     """
@@ -59,13 +67,14 @@ class AIS(AbstractAnnealer):
     schedule: AbstractSchedule
     kernel: AbstractKernel[Any]
     chunk_size: int | None = eqx.field(static=True, default=None)
+    devices: Devices = eqx.field(static=True, default=None, converter=as_devices)
 
     def __check_init__(self) -> None:
-        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size)
+        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size, self.devices)
 
     def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The frozen settings of the run and its population at beta = 0."""
-        pilot, start, run = stream_for(key, path, self).split(3)
+        pilot, start, run = stream_for(key, path, self, pilots=self.devices is not None).split(3)
         annealing, state = self.begin_at(path, None, self.fitted(path, pilot), start, run)
         raise_fault(annealing.evaluator, state.fault, self.betas)
         return annealing, state
@@ -77,7 +86,7 @@ class AIS(AbstractAnnealer):
 
         `start` is the stream of the draws and `run` that of the steps. BDMC starts its reverse chains here.
         """
-        population = Population(threshold=None, chunk_size=self.chunk_size)
+        population = Population(threshold=None, chunk_size=self.chunk_size, devices=self.devices)
         draw = None if points is not None else (start, self.num_chains)
         return begin(path, self.schedule, kernel, population, stream=run, draw=draw, points=points)
 
@@ -105,7 +114,7 @@ class AIS(AbstractAnnealer):
         return Result(
             log_evidence=log_evidence,
             log_evidence_se=standard_error,
-            samples=annealing.evaluator.layout.points(state.particles.position),
+            samples=annealing.evaluator.layout.points(on_host(state.particles.position)),
             log_weights=state.log_weights,
             betas=self.betas[: num_steps + 1],
             stats=stats,

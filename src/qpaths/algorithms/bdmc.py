@@ -10,6 +10,7 @@ from .._types import Point, Scalar, Vector
 from ..annealing import Annealing, Fault, anneal
 from ..arrays import HostStream, RandomKey, namespace, quiet, softmax, to_host
 from ..densities import evaluate
+from ..devices import Devices, as_devices
 from ..evaluation import Layout, layout_of, stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
@@ -39,13 +40,14 @@ class BDMC(eqx.Module):
     schedule: AbstractSchedule
     kernel: AbstractKernel[Any]
     chunk_size: int | None = eqx.field(static=True, default=None)
+    devices: Devices = eqx.field(static=True, default=None, converter=as_devices)
 
     def __check_init__(self) -> None:
-        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size)
+        check_chains(self.num_chains, self.schedule, self.kernel, self.chunk_size, self.devices)
 
     @property
     def forward(self) -> AIS:
-        return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size)
+        return AIS(self.num_chains, self.schedule, self.kernel, self.chunk_size, self.devices)
 
     def run(self, path: AbstractPath[Any], target_samples: Point = None, *, key: RandomKey) -> BoundsResult:
         """Bounds on the log evidence of `path.target`.
@@ -62,7 +64,7 @@ class BDMC(eqx.Module):
         layout = layout_of(path)
         num_draws = count_draws(target_samples, layout)
         points = one_per_chain(target_samples, layout, self.num_chains)
-        stream = stream_for(key, path, self, points)
+        stream = stream_for(key, path, self, points, pilots=self.devices is not None)
         annealing, state = self.forward.begin(path, key=stream)
         state, stats = anneal(annealing, state)
         found = self.forward.finish(annealing, state, stats)
@@ -74,10 +76,10 @@ class BDMC(eqx.Module):
     ) -> Result:
         """The chains from the target to the base alone, by the `kernel` that was fitted for the forward ones."""
         points = one_per_chain(target_samples, layout_of(path), self.num_chains)
-        stream = stream_for(key, path, self, points)
+        stream = stream_for(key, path, self, points, pilots=self.devices is not None)
         if isinstance(stream, HostStream):
             points = to_host(points)
-        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel, self.chunk_size)
+        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel, self.chunk_size, self.devices)
         kernel = (self.kernel if kernel is None else kernel).reversed()
         annealing, state = backwards.begin_at(Reversed(path), points, kernel, None, stream)
         _check_start(path, annealing, state.fault)

@@ -12,6 +12,7 @@ from .._types import PRNGKey
 from ..annealing import Annealing, State
 from ..arrays import to_host
 from ..checkpoints import check_features, check_settings, describe_all, filled
+from ..devices import Spread, on_host
 from ..paths import AbstractPath
 
 
@@ -34,14 +35,17 @@ def settings_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey) -> dict[s
     What a plain function closes over cannot be compared here; `check_densities` compares its values instead.
     """
     fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
-    fields.pop(
-        "chunk_size", None
-    )  # the numbers do not depend on it, and a run that ran out of memory needs a smaller one
+    for name in ("chunk_size", "devices"):  # the numbers do not depend on them, and another machine needs others
+        fields.pop(name, None)
     return describe_all({"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key})
 
 
 def write_checkpoint(path: str | os.PathLike[str], settings: dict[str, str], run: StoredRun) -> None:
-    """Write a run to a file; a file that exists is replaced as a whole."""
+    """Write a run to a file; a file that exists is replaced as a whole. One process of a cluster writes for all."""
+    is_shared = any(isinstance(leaf, Spread) for leaf in jax.tree.leaves(run.state))
+    run = run._replace(state=jax.tree.map(on_host, run.state))
+    if is_shared and jax.process_index() > 0:
+        return
     storage.write(path, "checkpoint", {"settings": settings}, run._asdict() | {"rows": stacked(run.rows)})
 
 

@@ -9,6 +9,7 @@ from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, begin
 from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
+from ..devices import Devices, as_devices, check_shares, on_host
 from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
@@ -34,6 +35,8 @@ class SMC(AbstractAnnealer):
     odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
     it to all particles, as most published runs do. Without `moves_last` a run on the host ends with the weights of
     beta = 1: its samples are weighted, and the evidence is the same for less.
+
+    `devices`, a number or the devices themselves, share the particles; see `AIS`.
     """
 
     num_particles: int = eqx.field(static=True)
@@ -45,6 +48,7 @@ class SMC(AbstractAnnealer):
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=True)
     moves_last: bool = eqx.field(static=True, default=True)
+    devices: Devices = eqx.field(static=True, default=None, converter=as_devices)
 
     def __check_init__(self) -> None:
         check_num("num_particles", self.num_particles)
@@ -57,6 +61,7 @@ class SMC(AbstractAnnealer):
                 f"`chain_length` must divide `num_particles` and leave two chains, got {self.chain_length} and "
                 f"{self.num_particles}."
             )
+        check_shares("num_particles", self.num_particles, self.devices, self.chain_length)
         if is_concrete(self.threshold):
             if not 0 <= self.threshold <= 1:
                 raise ValueError(
@@ -70,12 +75,20 @@ class SMC(AbstractAnnealer):
     @property
     def population(self) -> Population:
         return Population(
-            self.resampling, self.threshold, self.chain_length, self.chunk_size, self.cross_fit, self.moves_last
+            self.resampling,
+            self.threshold,
+            self.chain_length,
+            self.chunk_size,
+            self.cross_fit,
+            self.moves_last,
+            self.devices,
         )
 
     def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Annealing, State]:
         """The settings of the run and its population at beta = 0."""
-        _, start, run = stream_for(key, path, self).split(3)  # as AIS, so that SMC that never resamples is AIS
+        _, start, run = stream_for(key, path, self, pilots=self.devices is not None).split(
+            3
+        )  # as AIS, so that SMC that never resamples is AIS
         annealing, state = begin(
             path, self.schedule, self.kernel, self.population, stream=run, draw=(start, self.num_particles)
         )
@@ -90,7 +103,7 @@ class SMC(AbstractAnnealer):
         return Result(
             log_evidence=state.log_evidence,
             log_evidence_se=_standard_error(annealing.population, state),
-            samples=annealing.evaluator.layout.points(state.particles.position),
+            samples=annealing.evaluator.layout.points(on_host(state.particles.position)),
             log_weights=state.log_offset + state.log_weights,
             betas=betas,
             stats=stats,

@@ -7,9 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..arrays import TracedRows
+from ..chunks import in_chunks
 from ..evaluation import Particles
 
-_BLOCK = 2**16
+BLOCK = 2**16
 """Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
 
 
@@ -29,7 +30,7 @@ def in_blocks(
     A block never spans two groups, since a group has its own parameters.
     """
     num = particles.position.shape[0]
-    size = chunk_size or (_BLOCK if on_host else num)
+    size = chunk_size or (BLOCK if on_host else num)
     if size >= num:
         return function(particles, rows, params)
     groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
@@ -77,18 +78,3 @@ def _joined(parts: list[Any]) -> Any:
 def _part(tree: Any, start: int, end: int) -> Any:
     """Rows `start` to `end` of every array."""
     return jax.tree.map(lambda leaf: leaf[start:end], tree)
-
-
-def in_chunks(function: Any, arrays: Any, size: int) -> Any:
-    """`function(arrays)` for chunks of rows, one after the other in a compiled loop.
-
-    Memory then follows the size of a chunk. Rows that do not fill a chunk are a smaller chunk at the end.
-    """
-    num = jax.tree.leaves(arrays)[0].shape[0]
-    full = num // size
-    chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)
-    results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(function, chunks))
-    if num == full * size:
-        return results
-    rest = function(_part(arrays, full * size, num))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)

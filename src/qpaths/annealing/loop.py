@@ -4,6 +4,7 @@ Every algorithm makes an `Annealing` and a state and calls `anneal`. Where the n
 scan; elsewhere it is Python's own, around NumPy arithmetic on the host or, on an accelerator, around one compiled step.
 """
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -16,13 +17,17 @@ from jaxtyping import Float
 from .._modules import Module
 from .._types import AnyArray, Rows, ScalarLike
 from ..arrays import HostStream, TracedStream, is_traced, namespace, one_thread, quiet, segment_sum, stack, to_host
+from ..devices import rows_at_once
 from ..estimators import moments_from
 from ..evaluation import AbstractEvaluator, evaluator_of
+from ..evaluation.layout import any_numpy
 from ..kernels import AbstractKernel, FrozenKernel
+from ..memory import halving
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length
+from .blocks import BLOCK
 from .population import Population, State
 
 Recorded: TypeAlias = Any
@@ -105,6 +110,28 @@ class Annealing(Module):
             "derivative_slope": moments.slope,
         }
 
+    def bounded(self, num: int, work: "Callable[[Annealing], Any]") -> "tuple[Annealing, Any]":
+        """`work(annealing)` on `num` particles, with chunks of half the size again and again where memory runs out.
+
+        Also the annealing with the size that was enough.
+        """
+        size = self.population.chunk_size or self._default_chunk(num)
+
+        def run(chunk: int) -> "tuple[Annealing, Any]":
+            if chunk == size:
+                return self, work(self)
+            population = dataclasses.replace(self.population, chunk_size=chunk)
+            smaller = dataclasses.replace(self, population=population)
+            return smaller, work(smaller)
+
+        return halving(run, size, "particles")[0]
+
+    def _default_chunk(self, num: int) -> int:
+        """How many particles are moved at once where nothing is asked for."""
+        if self.population.devices is not None:
+            return rows_at_once(num, self.population.devices)
+        return min(num, BLOCK) if self.evaluator.xp is np else num
+
     def is_over(self, state: State, num_done: int) -> bool:
         """Whether a run outside any transformation has ended; a fault ends it."""
         if float(state.beta) >= 1 or int(state.fault.status) != Status.OK:
@@ -132,6 +159,8 @@ def begin(
     The population starts at exact draws from the base, `draw` being their stream and number, or at `points`.
     """
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    if population.devices is not None:
+        _check_can_spread(path, evaluator)
     betas = schedule.betas if isinstance(schedule, AbstractFixedSchedule) else None
     target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else None
     max_num = schedule.max_num if isinstance(schedule, AdaptiveSchedule) else 0
@@ -141,11 +170,28 @@ def begin(
         betas = jnp.asarray(betas)
     annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
     positions = None if points is None else evaluator.layout.rows(points)
-    return annealing, _begin(annealing, positions, *(draw or (None, 0)))
+    start, num = draw or (None, positions.shape[0])  # type: ignore[union-attr]
+    if is_traced(annealing, positions, start):
+        return annealing, _started(annealing, positions, start, num)
+    return annealing.bounded(num, lambda annealing: _begin(annealing, positions, start, num))
+
+
+def _check_can_spread(path: AbstractPath[Any], evaluator: AbstractEvaluator) -> None:
+    """Raise where particles cannot be spread over devices."""
+    if evaluator.xp is not np:
+        raise ValueError(
+            "`devices` cannot be used under `jax.jit` or `jax.vmap`, because the host makes the steps of such a run: "
+            "call `run` outside of them. `evaluate_bounds` and `evaluate_lower` have `devices` of their own."
+        )
+    if any_numpy((path,)):
+        raise TypeError(
+            "`devices` needs densities that JAX can compile, and one of the path has `backend='numpy'`: write it with "
+            "`jax.numpy`, or leave out `devices`."
+        )
 
 
 def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
-    if annealing.evaluator.xp is np or is_traced(annealing, positions, start):
+    if annealing.evaluator.xp is np:
         with one_thread():
             return _started(annealing, positions, start, num)
     return _compiled_start(annealing, positions, start, num)
@@ -154,7 +200,8 @@ def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -
 def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
     evaluator = annealing.evaluator
     if positions is None:
-        positions = evaluator.draw(start, num)
+        # Anew, since a stream of the host gives other numbers when it is used again after memory ran out.
+        positions = evaluator.draw(HostStream(start.entropy) if isinstance(start, HostStream) else start, num)
     # The steps fold in their number.
     return annealing.population.start(evaluator, annealing.kernel, positions, annealing.stream.fold(2**32 - 1))
 
@@ -210,7 +257,11 @@ def anneal(
     with one_thread():
         while not annealing.is_over(state, len(rows)):
             new_beta = find_next(annealing, state) if choose is None else choose(state)
-            state, stats = step(annealing, state, new_beta)
+            before = state  # of which nothing is lost where memory runs out
+            annealing, (state, stats) = annealing.bounded(
+                before.log_weights.shape[0],
+                lambda annealing: step(annealing, before, new_beta),  # noqa: B023
+            )
             rows.append(to_host(record(state, stats)))
             if observe is not None:
                 observe(state, rows)

@@ -11,7 +11,9 @@ from jaxtyping import Bool, Int
 from .._modules import Module
 from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
 from ..arrays import cond, map_rows, namespace, quiet
+from ..chunks import in_chunks
 from ..cost import Cost
+from ..devices import taken
 from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
@@ -19,7 +21,8 @@ from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
 from ..standard_errors import Lag, dominance
-from .blocks import in_blocks, in_chunks
+from . import on_devices
+from .blocks import in_blocks
 
 
 class Fault(NamedTuple):
@@ -76,6 +79,8 @@ class Population(Module):
 
     Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: moves there cost as much as
     at any other beta, and the evidence does not depend on them.
+
+    With `devices` the particles are spread over them, and the host makes the steps.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")
@@ -84,6 +89,7 @@ class Population(Module):
     chunk_size: int | None = eqx.field(static=True, default=None)
     cross_fit: bool = eqx.field(static=True, default=False)
     moves_last: bool = eqx.field(static=True, default=True)
+    devices: Any = eqx.field(static=True, default=None)
 
     def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
         """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
@@ -104,6 +110,9 @@ class Population(Module):
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
         particles = kernel.equip(self._evaluated(evaluator, kernel, positions), stream)
+        if self.devices is not None:
+            momentum = jax.tree.map(particles.position.like, particles.momentum)
+            particles = particles._replace(momentum=momentum)
         invalid = invalid_draws(evaluator, particles)
         dtype = evaluator.log_density(0.0, particles.features).dtype
         num, zero, none = positions.shape[0], xp.zeros((), dtype), xp.zeros((), int)
@@ -124,6 +133,8 @@ class Population(Module):
 
     def _evaluated(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
         """In chunks where asked; on the host evaluation is chunked by itself."""
+        if self.devices is not None:
+            return on_devices.evaluated(evaluator, kernel, positions, self.devices, self.chunk_size)
         evaluate = functools.partial(evaluator.particles, with_slopes=kernel.with_slopes)
         num, size = positions.shape[0], self.chunk_size
         if evaluator.xp is np or size is None or size >= num:
@@ -170,7 +181,7 @@ class Population(Module):
         def renew(state: State) -> tuple[State, AnyArray]:
             indices = resample(self.scheme, stream, state.log_weights, num)
             return state._replace(
-                particles=jax.tree.map(lambda leaf: leaf[indices], state.particles),
+                particles=taken(state.particles, indices),
                 log_weights=xp.zeros(num, state.log_weights.dtype),
                 log_offset=state.log_evidence,
                 ancestors=state.ancestors[indices],
@@ -228,9 +239,14 @@ class Population(Module):
         def move_by(particles: Particles, rows: Any, params: Any) -> Any:
             return move(evaluator, state.beta, particles, rows, params)
 
-        particles, info = in_blocks(
-            evaluator.xp is np, self.chunk_size, move_by, state.particles, stream.rows(num), params
-        )
+        if self.devices is not None:
+            particles, info = on_devices.moved(
+                evaluator, kernel, state.beta, state.particles, stream, params, self.chain_length, self.chunk_size
+            )
+        else:
+            particles, info = in_blocks(
+                evaluator.xp is np, self.chunk_size, move_by, state.particles, stream.rows(num), params
+            )
         state = state._replace(
             particles=particles,
             params=kernel.moved(params, info),
@@ -256,5 +272,7 @@ def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, 
     """The fault already there, or else the first of `wrong`."""
     xp = namespace(wrong, positions)
     is_new = (fault.status == Status.OK) & xp.any(wrong)
+    if xp is np and not is_new:
+        return fault
     new = Fault(xp.full((), int(status)), stage, positions[xp.argmax(wrong)])
     return jax.tree.map(lambda a, b: xp.where(is_new, a, b), new, fault)

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from .._types import Rows
 from ..arrays import TracedStream
@@ -40,7 +39,7 @@ class TracedEvaluator(AbstractEvaluator):
         return values
 
     def draw(self, stream: TracedStream, num: int) -> Rows:
-        """Each draw has its key. Draws are spread over the devices where there are several."""
+        """Each draw has its key."""
         base: Any = self.path.base
         if hasattr(base, "draw_rows"):
             return base.draw_rows(stream, num, lambda s, n: _draw_rows(base.inner, self.layout, s.key, n))
@@ -67,11 +66,6 @@ def draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
 def _draw_rows(density: DensityLike, layout: Layout, key: Any, num: int) -> Any:
     """The first `num` draws of a key.
 
-    Draw i has the key `fold_in(key, i)`: the draws depend neither on chunks nor on the number of devices.
+    Draw i has the key `fold_in(key, i)`: the draws do not depend on chunks.
     """
-    indices = jnp.arange(num)
-    devices = jax.devices()
-    if len(devices) > 1 and num % len(devices) == 0:
-        sharding = NamedSharding(Mesh(devices, "particles"), PartitionSpec("particles"))
-        indices = jax.lax.with_sharding_constraint(indices, sharding)
-    return draws(density, layout, key, indices)
+    return draws(density, layout, key, jnp.arange(num))

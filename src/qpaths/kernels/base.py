@@ -11,6 +11,7 @@ from .._modules import Module
 from .._types import AnyArray, RealLike, Rows, Scalar, Vector
 from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
+from ..devices import Spread
 from ..evaluation import AbstractEvaluator, Particles
 from ..numerics import log_ess
 from .factors import per_particle as per_particle
@@ -253,9 +254,12 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
     positions, log_weights = cloud.positions, cloud.log_weights
     xp = namespace(positions)
     weights = softmax(log_weights)
-    mean = weights @ positions
-    centered = positions - mean
-    covariance = (centered * weights[:, None]).T @ centered
+    if isinstance(positions, Spread):
+        mean, covariance = positions.moments(weights)
+    else:
+        mean = weights @ positions
+        centered = positions - mean
+        covariance = (centered * weights[:, None]).T @ centered
     dimension = positions.shape[1]
     share = dimension / (xp.exp(log_ess(log_weights)) + dimension)
     variance = xp.diag(covariance)

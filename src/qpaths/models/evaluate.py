@@ -1,20 +1,21 @@
 """Many observations at once: bounds on log p(x) for each, in one compiled program."""
 
-import datetime
-import warnings
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from .._types import Point, PRNGKey, ScalarLike
 from ..algorithms import AIS, BDMC
+from ..devices import Devices, as_devices, portable
+from ..evaluation import layout_of
+from ..memory import ran_out
 from ..paths import AbstractPath
-from ..progress import Clock, Show, display
+from .batches import in_batches, num_of, on_devices, rows_of, size_of
 from .bounds import DecoderBounds
 from .networks import Decoder, check_rows
 from .posterior import posterior_path
@@ -74,6 +75,7 @@ def evaluate_bounds(
     key: PRNGKey,
     batch_size: int | None = None,
     progress: bool = False,
+    devices: Devices = None,
 ) -> DecoderBounds:
     """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
 
@@ -82,8 +84,12 @@ def evaluate_bounds(
     annealed at once; where the device runs out of memory it is halved, with a warning, and finished observations are
     kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`. `progress` shows the batches
     with the mean bounds so far on standard error.
+
+    `devices`, a number or the devices themselves, such as `jax.devices()`, share the observations, and `batch_size` is
+    then that of each. The numbers do not depend on how many there are. The processes of a JAX cluster all make the same
+    call, and all get the bounds of all observations.
     """
-    return in_batches(*_bounds_work(path_of, x, latents, algorithm, key), batch_size, progress)
+    return _run(*_bounds_work(path_of, x, latents, algorithm, key), batch_size, progress, as_devices(devices))
 
 
 def evaluate_lower(
@@ -94,12 +100,13 @@ def evaluate_lower(
     key: PRNGKey,
     batch_size: int | None = None,
     progress: bool = False,
+    devices: Devices = None,
 ) -> DecoderBounds:
     """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
     """
-    return in_batches(*_lower_work(path_of, x, algorithm, key), batch_size, progress)
+    return _run(*_lower_work(path_of, x, algorithm, key), batch_size, progress, as_devices(devices))
 
 
 def compile_bounds(
@@ -117,17 +124,52 @@ def compile_lower(
 
 
 class _Program:
-    """A compiled function and what it is always called with."""
+    """A function for many observations at once, and what it is always called with."""
 
     def __init__(self, function: Any, *fixed: Any):
         self.function = function
         self.fixed = fixed
 
     def __call__(self, *arrays: Any) -> DecoderBounds:
-        return self.function(*self.fixed, *arrays)
+        return _compiled(self.function, self.fixed, arrays)
 
     def compile(self, *arrays: Any) -> None:
-        self.function.lower(*self.fixed, *arrays).compile()
+        _compiled.lower(  # type: ignore[attr-defined]
+            self.function, self.fixed, arrays
+        ).compile()
+
+
+@eqx.filter_jit
+def _compiled(function: Any, fixed: Any, arrays: Any) -> DecoderBounds:
+    return function(*fixed, *arrays)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What a device does with its observations: the function, and all that is no array of what it is called with."""
+
+    function: Any
+    leaves: tuple[Any, ...]
+    structure: Any
+
+    def __call__(self, shared: Any, numbers: Any, before: Any, rows: Any) -> DecoderBounds:
+        fixed = eqx.combine(shared, jax.tree.unflatten(self.structure, self.leaves))
+        *observations, key_data = rows
+        return self.function(*fixed, *observations, jax.random.wrap_key_data(key_data))
+
+
+def _run(
+    program: _Program, arrays: Any, batch_size: int | None, progress: bool, devices: tuple[Any, ...] | None
+) -> DecoderBounds:
+    if devices is None:
+        return in_batches(program, arrays, batch_size, progress)
+    shared, rest = eqx.partition(program.fixed, eqx.is_array)
+    leaves, structure = jax.tree.flatten(rest)
+    *observations, keys = arrays
+    arrays = *observations, jax.random.key_data(keys)
+    work = _Work(program.function, tuple(leaves), structure)
+    dtype = layout_of(program.fixed[0](jax.tree.map(lambda leaf: leaf[0], observations[0]))).dtype
+    return on_devices(work, portable(shared, dtype), arrays, batch_size, progress, devices)
 
 
 def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
@@ -137,10 +179,10 @@ def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key:
             f"chains in both directions; `evaluate_lower` takes an AIS."
         )
     check_rows(_decoder_of(path_of), x)
-    num = _num_of(x)
-    if _num_of(latents) != num:
-        raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
-    return _Program(_run_bounds, path_of, algorithm), (x, latents, _keys(key, num))
+    num = num_of(x)
+    if num_of(latents) != num:
+        raise ValueError(f"`latents` must be one for each of the {num} observations, got {num_of(latents)}.")
+    return _Program(_bounds, path_of, algorithm), (x, latents, _keys(key, num))
 
 
 def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
@@ -150,11 +192,10 @@ def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tupl
             f"BDMC is its `forward`; `evaluate_bounds` takes the whole."
         )
     check_rows(_decoder_of(path_of), x)
-    return _Program(_run_lower, path_of, algorithm), (x, _keys(key, _num_of(x)))
+    return _Program(_lower, path_of, algorithm), (x, _keys(key, num_of(x)))
 
 
-@eqx.filter_jit
-def _run_bounds(
+def _bounds(
     path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array
 ) -> DecoderBounds:
     def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Any, ...]:
@@ -166,8 +207,7 @@ def _run_bounds(
     return DecoderBounds(*jax.vmap(one)(x, latents, keys))
 
 
-@eqx.filter_jit
-def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> DecoderBounds:
+def _lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> DecoderBounds:
     def one(x: Point, key: PRNGKey) -> tuple[Any, ...]:
         path = path_of(x)
         if isinstance(algorithm, ReleasedProtocol):
@@ -187,71 +227,15 @@ def _decoder_of(path_of: Any) -> Any:
     return path_of.decoder if isinstance(path_of, DecoderProblem) else None
 
 
-def _num_of(tree: Point) -> int:
-    return int(jax.tree.leaves(tree)[0].shape[0])
-
-
 def _keys(key: PRNGKey, num: int) -> Array:
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num))
 
 
-def _rows(num: int, start: int, size: int) -> np.ndarray:
-    """A slice that is filled up with the last row, so that the last one has the shape that is compiled already."""
-    return np.minimum(np.arange(start, start + size), num - 1)
-
-
-def _size(num: int, batch_size: int | None) -> int:
-    size = num if batch_size is None else min(batch_size, num)
-    if size < 1:
-        raise ValueError(f"`batch_size` must be at least 1, got {batch_size}, for {num} observations.")
-    return size
-
-
 def _compile(program: _Program, arrays: Any, batch_size: int | None) -> None:
-    num = _num_of(arrays)
-    rows = _rows(num, 0, _size(num, batch_size))
+    num = num_of(arrays)
+    rows = rows_of(num, 0, size_of(num, batch_size))
     try:
         program.compile(*jax.tree.map(lambda leaf: leaf[rows], arrays))
     except jax.errors.JaxRuntimeError as error:
-        if "RESOURCE_EXHAUSTED" not in str(error):  # for which `in_batches` knows an answer
+        if not ran_out(error):  # for which `in_batches` knows an answer
             raise
-
-
-def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
-    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
-    with display(progress) as show:
-        return _joined(run, arrays, _size(_num_of(arrays), batch_size), show)
-
-
-def _joined(run: Callable[..., Any], arrays: Any, size: int, show: Show) -> Any:
-    num, clock = _num_of(arrays), Clock()
-    done: list[Any] = []
-    start = 0
-    while start < num:
-        rows = _rows(num, start, size)
-        try:
-            part = jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))  # noqa: B023
-        except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error) or size == 1:
-                raise
-            size = (size + 1) // 2
-            warnings.warn(
-                f"the device has no memory for that many observations at once: {size} from now on", stacklevel=3
-            )
-            continue
-        done.append(jax.tree.map(lambda leaf: leaf[: num - start], part))  # noqa: B023
-        start += size
-        left = clock.seconds_left(max(num - start, 0) / size)
-        show(_line(done, min(start, num), num, left), min(start, num) / num)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *done)
-
-
-def _line(done: list[Any], num_done: int, num: int, seconds_left: float | None) -> str:
-    """How far a run is, in a few words."""
-    line = f"{num_done} of {num} observations"
-    if isinstance(done[0], DecoderBounds):
-        parts = {"lower": jnp.concatenate([part.lower for part in done])}
-        if done[0].reverse.shape[1]:
-            parts["upper"] = jnp.concatenate([part.upper for part in done])
-        line += "".join(f", {name} {float(jnp.mean(values)):.3f}" for name, values in parts.items())
-    return line if seconds_left is None else f"{line}, {datetime.timedelta(seconds=round(seconds_left))} left"

@@ -18,6 +18,7 @@ from .. import storage
 from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
 from ..checkpoints import check_settings, describe_all, filled
+from ..memory import Pieces, halving
 from ..progress import Clock, display
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
@@ -117,11 +118,11 @@ def train_vae(
     if checkpoint is not None and Path(checkpoint).exists():
         state, history = _resume(checkpoint, described, state)
 
-    on_device, clock = jnp.asarray(pixels), Clock()
+    on_device, clock, pieces = jnp.asarray(pixels), Clock(), Pieces(settings.batch_size, "images of a batch")
     with display(progress) as show:
         try:
             while len(history) < settings.num_epochs:
-                new_state, mean = _epoch(state, on_device, key, settings)
+                new_state, mean = pieces.run(lambda size: _epoch(state, on_device, key, settings, size))  # noqa: B023
                 _check(float(mean), len(history), settings)
                 state = new_state
                 history.append(float(mean))
@@ -139,9 +140,9 @@ def train_vae(
 
 @eqx.filter_jit
 def _epoch(
-    state: TrainingState, images: Float[Array, "num pixels"], key: PRNGKey, settings: TrainingSettings
+    state: TrainingState, images: Float[Array, "num pixels"], key: PRNGKey, settings: TrainingSettings, size: int
 ) -> tuple[TrainingState, Scalar]:
-    """One pass over the shuffled images."""
+    """One pass over the shuffled images, of which at most `size` are worked on at once."""
     num_steps = images.shape[0] // settings.batch_size
     optimizer, objective = settings.optimizer(images.shape[0]), settings.objective
     keys = jax.random.split(jax.random.fold_in(key, state.epoch), num_steps + 1)
@@ -152,7 +153,7 @@ def _epoch(
         rows, key = inputs
         binarize_key, sample_key = jax.random.split(key)
         x = binarize(images[rows], binarize_key)
-        loss, slope = eqx.filter_value_and_grad(_loss)(model, x, sample_key, objective, settings.q)
+        loss, slope = _slope(model, x, sample_key, objective, settings.q, size)
         updates, optimizer_state = optimizer.update(slope, optimizer_state)
         return (eqx.apply_updates(model, updates), optimizer_state), -loss
 
@@ -161,14 +162,29 @@ def _epoch(
     return TrainingState(state.epoch + 1, model, optimizer_state), jnp.mean(values)
 
 
-def _loss(
-    model: VAE, x: Float[Array, "batch pixels"], key: PRNGKey, objective: ThermodynamicObjective, q: float
-) -> Scalar:
-    def one(x: Array, key: PRNGKey) -> Scalar:
-        delta = None if q == 1 else 1 - q
-        return objective(posterior_path(model.decoder, x, delta=delta, base=model.encoder(x)), key=key)
+def _slope(
+    model: VAE, x: Float[Array, "batch pixels"], key: PRNGKey, objective: ThermodynamicObjective, q: float, size: int
+) -> tuple[Scalar, VAE]:
+    """The loss of a batch and its gradient, summed over pieces of at most `size` images."""
 
-    return -jnp.mean(jax.vmap(one)(x, jax.random.split(key, x.shape[0])))
+    @eqx.filter_value_and_grad
+    def loss(model: VAE, x: Array, keys: Array, shares: Array) -> Scalar:
+        def one(x: Array, key: PRNGKey) -> Scalar:
+            delta = None if q == 1 else 1 - q
+            return objective(posterior_path(model.decoder, x, delta=delta, base=model.encoder(x)), key=key)
+
+        return -jnp.sum(shares * jax.vmap(one)(x, keys))
+
+    num = x.shape[0]
+    num_pieces = -(-num // size)
+    size = -(-num // num_pieces)
+    rows = np.arange(num_pieces * size)
+    inputs = x[rows % num], jax.random.split(key, num)[rows % num], jnp.asarray((rows < num) / num, x.dtype)
+    if num_pieces == 1:
+        return loss(model, *inputs)
+    pieces = jax.tree.map(lambda leaf: leaf.reshape(num_pieces, size, *leaf.shape[1:]), inputs)
+    found = jax.lax.map(lambda piece: loss(model, *piece), pieces)
+    return jax.tree.map(lambda leaf: jnp.sum(leaf, axis=0), found)
 
 
 def importance_bounds(
@@ -179,7 +195,7 @@ def importance_bounds(
     A lower bound of log p(x), in expectation.
     """
     check_rows(model.decoder, x)
-    return _importance_bounds(model, x, key, num_samples, batch_size)
+    return halving(lambda size: _importance_bounds(model, x, key, num_samples, size), batch_size, "images")[0]
 
 
 @eqx.filter_jit

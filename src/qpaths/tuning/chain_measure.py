@@ -16,6 +16,7 @@ from ..arrays import namespace, to_host
 from ..densities import as_pytree
 from ..evaluation import stream_for
 from ..kernels import HMC, FrozenKernel
+from ..memory import Pieces
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
@@ -118,6 +119,8 @@ class Problems(NamedTuple):
     data: Any
     target_samples: Point | None
     num_chains: int
+    pieces: Pieces | None = None
+    """How many problems are measured at once."""
 
     @property
     def num(self) -> int:
@@ -133,7 +136,8 @@ class Problems(NamedTuple):
             return self._replace(num_chains=int(np.clip(total, _CHAINS, 256)))
         num = min(self.num, max(1, total // _CHAINS))
         data, samples = jax.tree.map(lambda leaf: leaf[:num], (self.data, self.target_samples))
-        return Problems(data, samples, int(np.clip(total // num, _CHAINS, 256)) if num == 1 else _CHAINS)
+        num_chains = int(np.clip(total // num, _CHAINS, 256)) if num == 1 else _CHAINS
+        return Problems(data, samples, num_chains, Pieces(num, "problems"))
 
 
 def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
@@ -146,7 +150,25 @@ def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
     # Only what the program depends on; a Python number does not widen float32.
     path = PathOf(as_pytree(recipe.path.path_of), float(candidate.delta))
     recipe = Recipe(path, recipe.schedule, recipe.kernel)
-    return to_host(_measure(recipe, problems.data, samples, problems.num_chains, keys))
+
+    def run(size: int) -> Measured:
+        parts = []
+        for start in range(0, problems.num, size):
+            end = start + size
+            part, own = jax.tree.map(lambda leaf: leaf[start:end], ((problems.data, samples), keys))  # noqa: B023
+            parts.append(to_host(_measure(recipe, *part, problems.num_chains, own)))
+        return _together(parts)
+
+    return (problems.pieces or Pieces(problems.num, "problems")).run(run)
+
+
+def _together(parts: list[Measured]) -> Measured:
+    """What was measured on all problems, from what was on some at a time."""
+    if len(parts) == 1:
+        return parts[0]
+    nums = [len(part.log_weights) for part in parts]
+    means = jax.tree.map(lambda *leaves: np.average(leaves, axis=0, weights=nums), *(part[1:] for part in parts))
+    return Measured(np.concatenate([part.log_weights for part in parts]), *means)
 
 
 @functools.partial(jax.jit, static_argnames="num_chains")
