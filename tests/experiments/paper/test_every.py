@@ -13,7 +13,6 @@ from qpaths.experiments.experiment import Judgment, Row
 from qpaths.experiments.folders import load
 from qpaths.experiments.page import render
 from qpaths.experiments.registry import find, find_all
-from qpaths.tuning import choose
 
 PICTURES = ["fig2", "fig3", "fig_moments", "fig_student", "fig_escort"]
 
@@ -28,7 +27,6 @@ Neither q nor seed nor the number of moves or particles nor the schedule makes a
 
 @pytest.mark.parametrize("name", find_all())
 def test_smoke(name, tmp_path, caplog, monkeypatch):
-    monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time; `tests/tuning` tests the choice
     folder = tmp_path / name
     if name in NUM_PROGRAMS:
         qp.clear_cache()

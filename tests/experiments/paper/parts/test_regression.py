@@ -12,7 +12,6 @@ from qpaths.experiments.paper.parts.datasets import load, logistic_regression
 from qpaths.experiments.paper.parts.regression import q_path, schedule_of, share_without_number
 from qpaths.experiments.paper.parts.table1_columns import COLUMNS
 from qpaths.experiments.registry import find
-from qpaths.tuning import choose
 
 
 def test_the_published_formula_loses_what_double_precision_cannot_hold():
@@ -49,7 +48,6 @@ _LINE = {**_LINE, "num_particles": 500}
 
 def test_the_geometric_path_is_one_of_the_q_paths(monkeypatch):
     """The columns of the paper share schedule, kernel and particles: what is compared is q alone."""
-    monkeypatch.setattr(choose, "_RESTARTS", 10)  # a tenth of the time; `tests/tuning` tests the choice
     geometric, ess, grid = (column.plan(_LINE, 0) for column in COLUMNS[:3])
     assert geometric[1:] == grid[1:] == (ess.num_particles, 0)
     for plan in (ess, grid):
