@@ -22,9 +22,9 @@ class AlphaProjectionPath(AbstractParametricPath):
     it tends to `GeometricPath`.
 
     Between ends that are far apart there can be several local minima: a wide member that covers both ends, and a narrow
-    one at either. The iteration starts at each end and between them, and the lowest minimum counts. It can pass from one
-    to another, and the path then jumps at that beta: between N(-4, 3) and N(4, 1) with q = 0.5 the scale falls from 3.9
-    to 1.1 near beta = 0.6. No continuous path of minima leads around such a jump: the wide minimum ends before 0.66.
+    one at either. The iteration starts at each end and between them, and the lowest minimum counts. It can pass from
+    one to another, and the path then jumps at that beta. Between N(-4, 3) and N(4, 1) with q = 0.5 the scale falls from
+    3.9 to 1.1 near beta = 0.6. No continuous path of minima leads around the jump: the wide minimum ends before 0.66.
 
     Args:
         base: A member of an exponential family.

@@ -87,7 +87,7 @@ class Contest:
 
 
 class Winner(NamedTuple):
-    """The delta that was kept, its mean log Z-hat less that of the geometric path in fresh runs, and the error of that."""
+    """The delta that was kept, and by how much its mean log Z-hat exceeds that of the geometric path in fresh runs."""
 
     delta: float
     gain: float

@@ -1,6 +1,5 @@
 """The paper's two rules for q that look at draws from the base alone: `rho_rule` and Algorithm 1, `ess_heuristic`."""
 
-import functools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -98,16 +97,16 @@ def ess_heuristic(
         weights = log_power_mean_pair(beta, 0.0, values, delta, delta * log_scale)
         return float(np.square(np.exp(log_ess(weights)) / values.size - target_ess))
 
+    def objective(free: Float[np.ndarray, " free"]) -> float:
+        return loss(float(free[0]) if first_beta is None else first_beta, float(free[-1]))
+
+    bounds = [(1e-12, 1.0), _LOG_RHO] if first_beta is None else [_LOG_RHO]
     center = -np.log10(rho_rule(values))
     starts = np.clip(center + spread * np.asarray(stream_of(key, host=True).normal((num_restarts,))), *_LOG_RHO)
     best = EssChoice(10.0**-center, first_beta or 1.0, np.inf)
     for start in starts:
-        if first_beta is None:
-            bounds = [(1e-12, 1.0), _LOG_RHO]
-            found = scipy.optimize.minimize(lambda v: loss(v[0], v[1]), [1.0, start], method="Powell", bounds=bounds)
-        else:
-            one = functools.partial(loss, first_beta)
-            found = scipy.optimize.minimize(lambda v: one(v[0]), [start], method="Powell", bounds=[_LOG_RHO])
+        free = [1.0, start] if first_beta is None else [start]
+        found = scipy.optimize.minimize(objective, free, method="Powell", bounds=bounds)
         if found.fun < best.loss:
             best = EssChoice(10.0 ** -float(found.x[-1]), first_beta or float(found.x[0]), float(found.fun))
         if best.loss < _EXACT:
