@@ -175,3 +175,30 @@ def test_nan_order_is_refused(call):
 def test_bad_weights_are_refused(weights):
     with pytest.raises(ValueError, match="`weights` must be non-negative with a positive sum"):
         qp.log_power_mean(jnp.zeros(2), jnp.array(weights), 0.5)
+
+
+@pytest.mark.parametrize("q", [-1.0, 0.5, 2.0])
+def test_generalized_mean_of_many_inputs_with_weights(q):
+    """Any affine form of the power gives the power mean (paper, appendix A), and `h(u) = log u` the geometric one."""
+    log_u, weights = jnp.log(jnp.array([[0.3, 2.0, 5.0, 1.0], [1.0, 1.0, 4.0, 9.0]])), jnp.array([1.0, 2.0, 3.0, 0.5])
+    found = qp.log_generalized_mean(
+        log_u, weights, lambda v: 2.5 * jnp.exp((1 - q) * v) - 3, lambda h: jnp.log((h + 3) / 2.5) / (1 - q)
+    )
+    np.testing.assert_allclose(found, qp.log_power_mean(log_u, weights, q), rtol=1e-12)
+    geometric = qp.log_generalized_mean(log_u, weights, lambda v: v, lambda v: v)
+    np.testing.assert_allclose(geometric, qp.log_power_mean(log_u, weights, 1.0), rtol=1e-12)
+
+
+def test_generalized_mean_of_another_function():
+    """h(u) = log(1 + u), which is no power mean: not homogeneous. Of two inputs it is the path."""
+    transform, inverse = lambda v: jnp.logaddexp(0.0, v), lambda h: jnp.log(jnp.expm1(h))
+    mean = qp.log_generalized_mean(jnp.log(jnp.array([1.0, 7.0, 3.0])), jnp.array([1.0, 1.0, 2.0]), transform, inverse)
+    np.testing.assert_allclose(jnp.exp(mean), (2.0 * 8.0 * 4.0**2) ** 0.25 - 1, rtol=1e-12)
+    path = qp.GeneralizedMeanPath(lambda x: x, lambda x: -x, transform, inverse)
+    two = qp.log_generalized_mean(jnp.array([0.5, -1.5]), jnp.array([0.7, 0.3]), transform, inverse)
+    np.testing.assert_allclose(two, path.interpolate(0.3, 0.5, -1.5), rtol=1e-12)
+    # An input of weight zero does not count, whatever it is.
+    logs = jnp.array([0.5, -jnp.inf])
+    np.testing.assert_allclose(qp.log_generalized_mean(logs, jnp.array([1.0, 0.0]), lambda v: v, lambda v: v), 0.5)
+    with pytest.raises(ValueError, match="`weights` must be non-negative"):
+        qp.log_generalized_mean(logs, jnp.array([1.0, -1.0]), transform, inverse)

@@ -49,7 +49,7 @@ LAYERS = [
     ["references"],
     ["algorithms.islands"],
     ["algorithms"],
-    ["tuning.pilot", "tuning.compare", "tuning.weighted"],
+    ["tuning.pilot", "tuning.compare", "tuning.weighted", "tuning.heuristics"],
     ["tuning.choices"],
     ["tuning.candidates"],
     ["tuning.choose", "tuning.equalize", "tuning.for_population"],

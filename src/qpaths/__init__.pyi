@@ -24,6 +24,7 @@ from .algorithms import ThermodynamicObjective as ThermodynamicObjective
 from .algorithms import drive as drive
 from .comparison import compare as compare
 from .deformed import exp_q as exp_q
+from .deformed import log_generalized_mean as log_generalized_mean
 from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q
 from .densities import Density as Density

@@ -19,7 +19,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Key
 
-from ._random import coarse_numbers, numbers
+from ._random import coarse_numbers, numbers, quantiles
 
 _PLAIN = (np.ndarray, np.generic, float, int, type(None))
 
@@ -236,14 +236,19 @@ class HostRows:
     ) -> tuple[np.ndarray, ...]:
         """Normal and uniform numbers of `num` transitions for the next rows: shapes (num, rows, ...).
 
-        `coarse` normal numbers have 32 bits, which take half of the time.
+        `coarse` normal numbers are looked up at 2^16 quantiles, as in `TracedRows`, in less than half of the time.
         """
         normal = np.empty((num, num_rows, normals), np.float32 if coarse else np.float64)
         uniform = np.empty((num, num_rows, uniforms))
         for i in range(num):
             if i not in self.steps:
                 self.steps[i] = self.stream.fold(2 * i).generator, self.stream.fold(2 * i + 1).generator
-            self.steps[i][0].standard_normal(out=normal[i], dtype=normal.dtype)
+            if coarse:
+                # Numbers of 16 bits would depend on the sizes of blocks: what is left of 32 bits is dropped there.
+                bits = self.steps[i][0].integers(0, 2**32, normal[i].shape, dtype=np.uint32).astype(np.uint16)
+                np.take(quantiles(), bits, out=normal[i], mode="wrap")  # which skips a check of the bounds
+            else:
+                self.steps[i][0].standard_normal(out=normal[i])
             self.steps[i][1].random(out=uniform[i])
         return normal, uniform
 

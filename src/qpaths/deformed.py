@@ -4,6 +4,8 @@ Paper, sections 2.3 and 3. All functions are differentiable and smooth through q
 and a short series takes over.
 """
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -102,6 +104,34 @@ def log_power_mean(
     far_mean = _far_mean(log_u, jnp.where(positive, weights, 0), jnp.where(delta > 0, largest, smallest), delta)
     value = jnp.where(near, near_mean, far_mean)
     return jnp.where(empty & (delta <= 0) | (largest == -jnp.inf), -jnp.inf, value)
+
+
+def log_generalized_mean(
+    log_u: Real[ArrayLike, "*batch n"],
+    weights: Real[ArrayLike, "*#batch n"],
+    transform: Callable[[Array], Array],
+    inverse: Callable[[Array], Array],
+) -> Float[Array, "*batch"]:
+    """Log of the generalized mean `h^-1(sum_i w_i h(u_i))` over the last axis, for a monotone h (eq. abstract_mean).
+
+    Args:
+        log_u: Logs of the inputs; `-inf` is zero.
+        weights: Non-negative; they are divided by their sum. An input of weight zero does not count, whatever it is.
+        transform: `h` on the log scale, `transform(log_u) = h(u)`, elementwise.
+        inverse: The inverse of `transform`. It maps the mean of h to a log.
+
+    Power means have `log_power_mean`, which loses no digits. `GeneralizedMeanPath` is the mean of two densities.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> mean = log_generalized_mean(jnp.log(jnp.array([1.0, 2.0, 6.0])), jnp.ones(3), jnp.exp, jnp.log)
+        >>> round(float(jnp.exp(mean)), 6)  # h(u) = u is the arithmetic mean
+        3.0
+    """
+    _check_weights(weights)
+    log_u, weights = promote_jax(log_u, weights)
+    weights = jnp.broadcast_to(weights / jnp.sum(weights, axis=-1, keepdims=True), log_u.shape)
+    return inverse(jnp.sum(jnp.where(weights > 0, weights * transform(log_u), 0), axis=-1))
 
 
 def _near_mean(log_u: Array, weights: Array, delta: Array) -> Array:

@@ -116,6 +116,9 @@ def test_between_zero_and_one_no_sum_is_a_bound_for_every_problem():
     betas = jnp.linspace(0.0, 1.0, 41)
     changes = jnp.diff(_exact(0.5, 1.0, 0.2, 2.0, betas)[0])
     assert jnp.min(changes) < 0 < jnp.max(changes)
+    # At q = 0.9 a left sum lies above log Z = 20.
+    eta, log_z = _exact(0.9, 1.0, 0.2, 20.0, betas)
+    assert jnp.sum(jnp.diff(betas) * eta[:-1]) > log_z[-1] + 0.1
 
 
 def test_known_evidence(key):

@@ -69,20 +69,22 @@ def _values(name, settings, rng):
     if name == "toy_bdmc":
         return _toy(settings, rng)
     if name == "fig4":
-        line = PAPER[settings["q"], settings["moves"]]
+        line = PAPER[min(settings["q"], 1.0), settings["moves"]]
         median, sd = float(line["median_log_evidence"] or -700), float(line["sd"] or 50)
-        return _smc(median + 0.5 * sd * rng.standard_normal(), 1 - settings["q"])
+        median -= 300 * (settings["q"] > 1)
+        return _smc(median + 0.25 * sd * rng.standard_normal(), 1 - settings["q"])
     if name == "table1":
         scale = 1.0 if settings["schedule"] == "linear" else 0.05
-        delta = {"ess": 1e-4, "tuned": 0.0}.get(settings["column"], settings["delta"])
+        delta = {"ess": 1e-4, "ess_code": 1e-4, "tuned": 0.0}.get(settings["column"], settings["delta"])
         error = 0.01 * rng.gamma(2.0) if settings["column"] == "tuned" else scale * _error(delta, rng)
         return {**_smc(TRUTHS[settings["dataset"]].log_evidence - error, delta), "spent": 0}
     if name == "ablation":
         truth = {"toy": 0.0, **{name: truth.log_evidence for name, truth in TRUTHS.items()}}[settings["problem"]]
-        size = {"none": 30.0, "all": 0.1}.get(settings["variant"], 5.0)
+        size = {"none": 30.0, "q above 1 alone": 90.0, "all": 0.1}.get(settings["variant"], 5.0)
         return {**_smc(truth - size * rng.gamma(4.0), 0.0), "num_particles": 1000}
     values = _smc(-settings["num_data"] / 2 - _error(settings["delta"], rng), settings["delta"])
-    return {**values, "share_lost": float(settings["delta"] * settings["num_data"] > 37)}
+    exponent = settings["delta"] * settings["num_data"]
+    return {**values, "share_lost": 1.0 if exponent > 80 else 0.7 if exponent > 37 else 0.0}
 
 
 COINS = '''"""Coins, as an experiment of somebody else."""

@@ -29,6 +29,7 @@ PATHS = {
     "escort": qp.EscortMomentPath(*STUDENTS),
     "escort exact": qp.EscortMomentPath(*STUDENTS, exact=True),
     "alpha": qp.paths.AlphaProjectionPath(*NORMALS, q=0.6),
+    "parameters": qp.paths.ParameterMeanPath(*NORMALS, lambda theta: (theta[0] ** 3, theta[1])),
 }
 STEP = 2.0**-13
 AHEAD = STEP * np.arange(1, 6)

@@ -46,6 +46,12 @@ def median_deviation(values: Any) -> float:
     return float(np.median(np.abs(values - np.median(values))))
 
 
+def mean_deviation(values: Any) -> float:
+    """The mean distance from the mean, which pandas once called `mad`."""
+    values = np.asarray(values, float)
+    return float(np.mean(np.abs(values - np.mean(values))))
+
+
 def choose_on_other_half(
     values: Mapping[Choice, Mapping[int, float]], score: Callable[[list[float]], Any]
 ) -> list[tuple[Choice, int]]:

@@ -77,6 +77,24 @@ class AbstractFamily(eqx.Module):
         """The member whose moment parameters are `(1-beta) self + beta other`."""
         return self.with_moments(mix(self.moments, other.moments, beta))
 
+    def legendre_dual(self, moments: Parameters) -> Scalar:
+        """`psi_q*(eta) = max theta . eta - psi_q(theta)`, the convex conjugate of the free energy.
+
+        It is the expected `log_q` of the member's density over g under its escort; at q = 1 the negative entropy.
+        """
+        natural = self.with_moments(moments).natural
+        return dot(natural, moments) - self.free_energy(natural)
+
+    def divergence(self, other: Any) -> Scalar:
+        """`psi_q(theta_other) - psi_q(theta) - (theta_other - theta) . eta`: the Bregman divergence of the free energy.
+
+        It is the expected `log_q self - log_q other` under the escort of self (Amari and Ohara, 2011). It is zero
+        between equal members and positive otherwise. At q = 1 it is KL[self : other].
+        """
+        check_same_family(self, other, "self", "other")
+        difference = jax.tree.map(jnp.subtract, other.natural, self.natural)
+        return self.free_energy(other.natural) - self.free_energy(self.natural) - dot(difference, self.moments)
+
     @abc.abstractmethod
     def with_offset(self, natural: Parameters, offset: ScalarLike) -> "ScaledMember":
         """The measure `g(x) exp_q(natural . phi(x) - offset)`: a member times its mass."""
@@ -110,10 +128,7 @@ class AbstractExponentialFamily(AbstractFamily):
 
     def kl_divergence(self, other: Any) -> Scalar:
         """KL[self : other] in closed form, the Bregman divergence of the log partition function."""
-        check_same_family(self, other, "self", "other")
-        theta, theta_other = self.natural, other.natural
-        difference = jax.tree.map(jnp.subtract, theta_other, theta)
-        return self.log_partition(theta_other) - self.log_partition(theta) - dot(difference, self.moments)
+        return self.divergence(other)
 
 
 class ScaledMember(eqx.Module):

@@ -32,8 +32,9 @@ class TrainingSettings:
     """TrainingSettings of a training; the defaults are those of the paper's appendix where it gives them.
 
     `num_partitions` intervals of beta, log-uniform from `first_beta`, along the q-path from the encoder to the joint
-    density, with the rule that makes a lower bound. Adam, with a step size that falls from `learning_rate` to
-    `final_learning_rate` along half a cosine. All numbers follow from `seed`.
+    density. The sum is the left one for q > 0 and the right one otherwise: a lower bound for q >= 1 and for q <= 0.
+    Between 0 and 1 neither sum is a bound (`qpaths.algorithms.tvo`). Adam, with a step size that falls from
+    `learning_rate` to `final_learning_rate` along half a cosine. All numbers follow from `seed`.
     """
 
     num_epochs: int = 5000

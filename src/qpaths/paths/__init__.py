@@ -9,6 +9,7 @@ from .gelman_meng import GelmanMengPath as GelmanMengPath
 from .generalized_mean import GeneralizedMeanPath as GeneralizedMeanPath
 from .geometric import GeometricPath as GeometricPath
 from .moment import MomentPath as MomentPath
+from .parameter_mean import ParameterMeanPath as ParameterMeanPath
 from .parametric import AbstractParametricPath as AbstractParametricPath
 from .power_mean import ArithmeticPath as ArithmeticPath
 from .power_mean import QPath as QPath

@@ -21,6 +21,11 @@ class AlphaProjectionPath(AbstractParametricPath):
     of members. Minka's fixed-point iteration comes near, and Newton's method ends it. q = 0 is `MomentPath`; as q -> 1
     it tends to `GeometricPath`.
 
+    Between ends that are far apart there can be several local minima: a wide member that covers both ends, and a narrow
+    one at either. The iteration starts at each end and between them, and the lowest minimum counts. It can pass from
+    one to another, and the path then jumps at that beta. Between N(-4, 3) and N(4, 1) with q = 0.5 the scale falls from
+    3.9 to 1.1 near beta = 0.6. No continuous path of minima leads around the jump: the wide minimum ends before 0.66.
+
     Args:
         base: A member of an exponential family.
         target: Another member of the same family.
@@ -45,17 +50,36 @@ class AlphaProjectionPath(AbstractParametricPath):
 
         dtype = jnp.result_type(*jax.tree.leaves(self.base.natural))
         arguments = jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), (self.base, self.target, self.q, beta))
-        start = self.base.mix_moments(self.target, beta).natural
-        near = optx.fixed_point(
-            _project, optx.FixedPointIteration(rtol=1e-3, atol=1e-3), start, arguments, max_steps=1024, throw=False
-        ).value
+        starts = [self.base.mix_moments(self.target, beta).natural, self.base.natural, self.target.natural]
+        stacked = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf, dtype) for leaf in leaves]), *starts)
+
+        def from_start(start: Parameters) -> tuple[Parameters, Any]:
+            near = optx.fixed_point(
+                _project, optx.FixedPointIteration(rtol=1e-3, atol=1e-3), start, arguments, max_steps=1024, throw=False
+            ).value
+            return near, _log_affinity(near, arguments)
+
+        found, affinity = jax.vmap(from_start)(stacked)
+        near = jax.tree.map(lambda leaf: leaf[jnp.argmax(affinity)], found)
         return self.base.with_natural(solve_root(_residual, jax.lax.stop_gradient(near), arguments))
+
+
+def _parts(natural: Parameters, arguments: tuple[Any, ...]) -> list[Any]:
+    """`base^(1-q) r^q` and `target^(1-q) r^q`: members times their masses."""
+    base, target, q, _ = arguments
+    return [base.with_offset(mix(end.natural, natural, q), _offset(end, natural, q)) for end in (base, target)]
+
+
+def _log_affinity(natural: Parameters, arguments: tuple[Any, ...]) -> Any:
+    """Log of `(1-beta) int base^(1-q) r^q + beta int target^(1-q) r^q`, largest where the divergence is least."""
+    beta = arguments[3]
+    first, second = (part.log_mass for part in _parts(natural, arguments))
+    return jnp.logaddexp(jnp.log1p(-beta) + first, jnp.log(beta) + second)
 
 
 def _project(natural: Parameters, arguments: tuple[Any, ...]) -> Parameters:
     """One step of Minka's scheme: the member with the moments of the mixed tilted endpoints."""
-    base, target, q, beta = arguments
-    parts = [base.with_offset(mix(end.natural, natural, q), _offset(end, natural, q)) for end in (base, target)]
+    beta, parts = arguments[3], _parts(natural, arguments)
     log_odds = parts[1].log_mass - parts[0].log_mass
     weight = beta / (beta + (1 - beta) * jnp.exp(-log_odds))
     return parts[0].member.mix_moments(parts[1].member, weight).natural

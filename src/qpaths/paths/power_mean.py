@@ -6,11 +6,12 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_not_nan, is_concrete
-from .._types import FloatArray, LogDensity, RealLike, ScalarLike
+from .._checks import check_beta, check_not_nan, is_concrete
+from .._types import FloatArray, LogDensity, RealLike, Scalar, ScalarLike
 from ..arrays import namespace
 from ..densities import DensityLike, as_density, endpoint
 from ..families.base import power_mean_member
+from ..families.q_family import to_subtractive
 from ..numerics import (
     log_power_mean_pair,
     power_mean_pair_derivative,
@@ -45,9 +46,36 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
         density = super().at(beta)
         if density is self.base or density is self.target:
             return density
-        delta, shift = self.power
-        weight = beta / (beta + (1 - beta) * jnp.exp(-shift))
-        return power_mean_member(self.base, self.target, weight, delta) or density
+        return power_mean_member(self.base, self.target, self._weight(beta), self.power[0]) or density
+
+    def free_energy(self, beta: ScalarLike, log_z: ScalarLike | None = None) -> tuple[Scalar, Scalar]:
+        """theta and psi_q with which the normalized path is `base exp_q(theta T(x) - psi_q)`, T = log_q(target / base).
+
+        The q-path as a q-exponential family in its own right (paper, appendix B): `theta = beta Z^(-delta)` and
+        `psi_q = -log_q(1 / Z)`, with Z the normalizing constant of the path at `beta`.
+
+        Args:
+            beta: In [0, 1].
+            log_z: Log Z at `beta`. It is known, and may be left out, between two members of one family of this order.
+        """
+        check_beta(beta)
+        if log_z is None:
+            log_z = self._log_z(beta)
+        theta, psi = to_subtractive((jnp.asarray(self._weight(beta)),), log_z, delta=self.power[0])
+        return theta[0], psi
+
+    def _weight(self, beta: ScalarLike) -> ScalarLike:
+        """The weight of the target at `beta`, which `log_scale` shifts."""
+        return beta / (beta + (1 - beta) * jnp.exp(-self.power[1]))
+
+    def _log_z(self, beta: ScalarLike) -> ScalarLike:
+        member = power_mean_member(self.base, self.target, self._weight(beta), self.power[0])
+        if member is None:
+            raise ValueError(
+                "`log_z` must be given, got None: it is known only between two members of one family of the order of "
+                "the path, q >= 1. Take the log evidence of a run to `path.at(beta)`."
+            )
+        return member.log_mass
 
 
 class QPath(AbstractPowerMeanPath):

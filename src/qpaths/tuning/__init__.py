@@ -5,4 +5,7 @@ from .equalize import Equalized as Equalized
 from .equalize import equalize as equalize
 from .for_chains import tune_chains as tune_chains
 from .for_population import tune_population as tune_population
+from .heuristics import EssChoice as EssChoice
+from .heuristics import ess_heuristic as ess_heuristic
+from .heuristics import rho_rule as rho_rule
 from .tune import tune as tune

@@ -12,17 +12,15 @@ from .._types import PRNGKey
 from ..arrays import quiet, to_host
 from ..evaluation import evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel
-from ..numerics import log_ess, log_power_mean_pair
 from ..paths import AbstractPath, Ordered, QPath
 from ..recipe import check_parts
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .compare import Contest, compare
+from .heuristics import ess_heuristic, rho_rule
 
 METHODS = ("bound", "ess", "grid", "rho")
 GRID = np.logspace(-5, -1, 20)
 """The deltas of the paper's grid search."""
-_RESTARTS = 100
-"""Of the optimizer in the ESS heuristic, as in the paper."""
 
 
 def choose_q(
@@ -42,10 +40,12 @@ def choose_q(
     - `"bound"`: runs SMC with `kernel` for every delta = 1 - q of `deltas` (the paper's grid and 0 unless given) at
       once and keeps the half with the higher mean log Z-hat, a lower bound of the log evidence, until one is left. With
       a fixed `schedule` all are judged on it. Without, or with a number of distributions, each is judged on a schedule
-      of its own with equal steps. Geometric (delta = 0) unless another is better beyond noise.
+      of its own with equal steps. Geometric (delta = 0) unless another is better beyond noise in fresh runs.
     - `"ess"`: the paper's heuristic (Algorithm 1): the first beta and q at which half of the draws from the base are
       effective, the best of 100 restarts of Powell's method. A fixed `schedule` fixes the first beta.
-    - `"rho"`: `q = 1 - 1 / max |log w|` over draws from the base (eq. rho_choice), where nothing overflows.
+      `qpaths.tuning.ess_heuristic` also returns the beta, and takes other numbers of restarts.
+    - `"rho"`: `q = 1 - 1 / max |log w|` over draws from the base (eq. rho_choice), where nothing overflows; q = 0 where
+      every |log w| is below 1. `qpaths.tuning.rho_rule` takes weights.
     - `"grid"`: the delta with the smallest median error of SMC against a known `log_evidence`.
     """
     if method not in METHODS:
@@ -66,9 +66,13 @@ def choose_q(
         return path.with_delta(delta)  # type: ignore[return-value]
 
     if method == "rho":
-        return of_order(1 / _largest_log_weight(_log_weights(path, stream, kernel, num_particles)))
+        return of_order(rho_rule(_log_weights(path, stream, kernel, num_particles)))
     if method == "ess":
-        return of_order(_ess_heuristic(path, stream, kernel, num_particles, schedule)[1])
+        draw, restart = stream.split(2)
+        log_weights = _log_weights(path, draw, kernel, num_particles)
+        first = float(schedule.betas[1]) if isinstance(schedule, AbstractFixedSchedule) else None
+        log_scale = float(to_host(getattr(path, "log_scale", 0.0)))
+        return of_order(ess_heuristic(log_weights, key=restart, first_beta=first, log_scale=log_scale).delta)
     if method == "grid" and log_evidence is None:
         raise ValueError("`log_evidence` must be given for `method='grid'`: it compares with a known truth, got None.")
     if log_evidence is not None and not math.isfinite(log_evidence):
@@ -97,7 +101,7 @@ def _candidates(deltas: Any) -> Float[np.ndarray, " candidates"]:
 def _log_weights(
     path: AbstractPath[Any], stream: Any, kernel: AbstractKernel[Any], num: int
 ) -> Float[np.ndarray, " n"]:
-    """Log target over base at draws from the base, those of positive mass."""
+    """Log target over base at draws from the base; `-inf` where the target has no mass."""
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     positions = evaluator.draw(stream, num)
     values = to_host(evaluator.values(positions))
@@ -109,51 +113,9 @@ def _log_weights(
         raise FloatingPointError(
             f"log target minus log base is {log_weights[where]} at the draw {point} from the base: mend it there."
         )
-    finite = log_weights[log_weights > -np.inf]
-    if finite.size < 2:
+    num_finite = int(np.isfinite(log_weights).sum())
+    if num_finite < 2:
         raise FloatingPointError(
-            f"`target.log_prob` is -inf at {num - finite.size} of {num} draws from the base: take one that reaches it."
+            f"`target.log_prob` is -inf at {num - num_finite} of {num} draws from the base: take one that reaches it."
         )
-    return finite
-
-
-def _largest_log_weight(log_weights: Float[np.ndarray, " n"]) -> float:
-    return max(float(np.max(np.abs(log_weights))), 1.0)
-
-
-def _ess_heuristic(
-    path: AbstractPath[Any],
-    stream: Any,
-    kernel: AbstractKernel[Any],
-    num: int,
-    schedule: AbstractSchedule | int | None,
-) -> tuple[float, float]:
-    """Algorithm 1 of the appendix, with its 100 restarts and spread of 0.1 in log10 of rho: first beta and 1 / rho."""
-    import scipy.optimize
-
-    draw, restart = stream.split(2)
-    log_weights = _log_weights(path, draw, kernel, num)
-    first = float(schedule.betas[1]) if isinstance(schedule, AbstractFixedSchedule) else None
-    log_scale = to_host(getattr(path, "log_scale", 0.0))
-
-    @quiet()
-    def loss(beta: float, log_rho: float) -> float:
-        # The base's own value does not matter: the weights are those of the path over the base.
-        delta = 10.0**-log_rho
-        ess = np.exp(log_ess(log_power_mean_pair(beta, 0.0, log_weights, delta, delta * log_scale))) / log_weights.size
-        return float(np.square(ess - 0.5))
-
-    log_rho = np.log10(_largest_log_weight(log_weights))
-    starts = log_rho + 0.1 * np.asarray(restart.normal((_RESTARTS,)))
-    anywhere = (-np.inf, np.inf)
-    best, best_loss = (1.0, log_rho), np.inf
-    for start in starts:
-        if first is None:
-            found = scipy.optimize.minimize(
-                lambda v: loss(v[0], v[1]), [1.0, start], method="Powell", bounds=[(1e-12, 1.0), anywhere]
-            )
-        else:
-            found = scipy.optimize.minimize(lambda v: loss(first, v[0]), [start], method="Powell")
-        if found.fun < best_loss:
-            best, best_loss = (first or float(found.x[0]), float(found.x[-1])), found.fun
-    return best[0], 10.0 ** -best[1]
+    return log_weights

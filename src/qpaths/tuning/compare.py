@@ -1,7 +1,7 @@
 """Values of q compared by what a sampler achieves with each: runs of SMC, and successive halving."""
 
-import itertools
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,10 +15,13 @@ from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
+from ..standard_errors import few_replicas
 
 DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """Values of 1 - q that are worth comparing, half a decade apart."""
 _MAX_STEPS = 1000
+_LAST_ROUND = 2**31
+"""Number of the round of fresh runs, for its random numbers."""
 
 
 def with_delta(path: AbstractPath[Any], delta: Any) -> AbstractPath[Any]:
@@ -84,7 +87,7 @@ class Contest:
 
 
 class Winner(NamedTuple):
-    """The delta that was kept, its mean log Z-hat less that of the geometric path, and the error of the difference."""
+    """The delta that was kept, and by how much its mean log Z-hat exceeds that of the geometric path in fresh runs."""
 
     delta: float
     gain: float
@@ -106,7 +109,8 @@ def compare(
 ) -> Winner:
     """Successive halving by the mean log Z-hat: every round makes as many runs, shared by half as many candidates.
 
-    The candidate nearest to the geometric path stays to the end, for the winner to be compared with it. One whose
+    The best of many noisy means looks better than it is. So the last round makes fresh runs of the winner and of the
+    candidate nearest to the geometric path, and these alone say by how much the winner is better. A candidate whose
     adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
     """
     draw, judge = key.split(2)
@@ -114,31 +118,43 @@ def compare(
     contest = Contest(path, kernel, num_particles)
     deltas, betas = contest.schedules(deltas, schedule, draw)
     num_dropped = num_given - len(deltas)
-    values: list[list[float]] = [[] for _ in deltas]
-    alive, geometric = list(range(len(deltas))), int(np.argmin(np.abs(deltas)))
-    for number in itertools.count():
-        indices = [alive[i % len(alive)] for i in range(len(deltas) * num_seeds)]
-        found = contest.run(deltas[indices], betas[indices], judge.fold(number))
-        for i, value in zip(indices, found, strict=True):
-            values[i].append(float(value))
-        ranked = sorted(alive, key=lambda i: -np.mean(values[i]))
-        if len(alive) <= 3:
-            break
-        kept = ranked[: len(alive) // 2]
-        alive = kept if geometric in kept else [*kept, geometric]
-    best = ranked[0]
-    gain = float(np.mean(values[best]) - np.mean(values[geometric]))
-    error = float(np.hypot(_error(values[best]), _error(values[geometric])))
+
+    def round_of(indices: list[int], number: int) -> list[float]:
+        return contest.run(deltas[indices], betas[indices], judge.fold(number)).tolist()
+
+    num_each = len(deltas) * num_seeds
+    best, geometric = _halve(list(range(len(deltas))), int(np.argmin(np.abs(deltas))), num_each, round_of)
+    if best == geometric:
+        return Winner(float(deltas[best]), 0.0, 0.0, num_dropped, contest.cost)
+    fresh = np.reshape(round_of([best, geometric] * max(2, num_each // 2), _LAST_ROUND), (-1, 2))
+    gain = float(np.mean(fresh[:, 0]) - np.mean(fresh[:, 1]))
+    error = float(np.hypot(_error(fresh[:, 0]), _error(fresh[:, 1])))
     if deltas[geometric] == 0 and not gain > 2 * error:
         return Winner(0.0, 0.0, error, num_dropped, contest.cost)
     return Winner(float(deltas[best]), gain, error, num_dropped, contest.cost)
 
 
+def _halve(alive: list[int], geometric: int, num_each: int, round_of: Callable[..., list[float]]) -> tuple[int, int]:
+    """The candidate that comes out best, and the one nearest to the geometric path, which stays to the end."""
+    values: dict[int, list[float]] = {i: [] for i in alive}
+    ranked, number = alive, 0
+    while number == 0 or len(alive) > 3:
+        indices = [alive[i % len(alive)] for i in range(num_each)]
+        for i, value in zip(indices, round_of(indices, number), strict=True):
+            values[i].append(value)
+        ranked = sorted(alive, key=lambda i: -np.mean(values[i]))
+        kept = ranked[: len(alive) // 2]
+        alive = kept if geometric in kept else [*kept, geometric]
+        number += 1
+    return ranked[0], geometric
+
+
 def num_runs(num_candidates: int, num_seeds: int) -> int:
     """Runs that `compare` makes, the one for the schedules of each candidate included; an upper bound."""
-    rounds = 1 + max(0, math.ceil(math.log2(max(num_candidates, 2) / 2)))
+    rounds = 1 + max(1, math.ceil(math.log2(max(num_candidates, 2) / 2)))
     return num_candidates * (1 + num_seeds * rounds)
 
 
-def _error(values: list[float]) -> float:
-    return float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else np.inf
+def _error(values: Float[np.ndarray, " runs"]) -> float:
+    """Standard error of a mean; with few runs, such that two of them cover as often as with many."""
+    return few_replicas(values.size) * float(np.std(values, ddof=1)) / values.size**0.5

@@ -6,7 +6,7 @@ The files are in `data/`, and `data/PROVENANCE.md` says where they come from. Th
 import hashlib
 import io
 from importlib import resources
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -48,14 +48,15 @@ def load(name: str) -> Regression:
     return Regression(np.column_stack([np.ones(len(labels)), predictors]), labels)
 
 
-def logistic_regression(data: Regression, prior_scale: float = 5.0) -> tuple[Density, Density]:
+def logistic_regression(data: Regression, prior_scale: float = 5.0, dtype: Any = None) -> tuple[Density, Density]:
     """Prior N(0, prior_scale^2) on every weight, and prior times logistic likelihood.
 
-    The data are arrays inside the densities, so that another subset of the same size does not recompile.
+    The data are arrays inside the densities, so that another subset of the same size does not recompile. With `dtype`
+    float32 the densities are rounded to some 1e-4 nats and take less than half of the time.
     """
     # One row per weight: under `vmap` a product with the data on the right keeps the memory in order, and is five times
     # faster than one with the data on the left.
-    signed = jnp.asarray((data.predictors * data.labels[:, None]).T)
+    signed = jnp.asarray((data.predictors * data.labels[:, None]).T, dtype)
     scale = jnp.asarray(prior_scale, signed.dtype)
     base = Density(Partial(_log_prior, scale), Partial(_sample_prior, signed, scale))
     return base, Density(Partial(_log_joint, signed, scale))

@@ -3,6 +3,7 @@
 Read `run_smc` first. The rows of all these experiments have the values that it returns.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,13 +12,14 @@ import numpy as np
 
 from ...._types import Point, PRNGKey
 from ....algorithms import SMC
-from ....arrays import HostStream, quiet, to_host
+from ....annealing import State, anneal
+from ....arrays import HostStream, namespace, quiet, to_host
 from ....densities import DensityLike
 from ....evaluation import evaluator_of
 from ....kernels import RandomWalk
 from ....paths import QPath
 from ....recipe import Recipe
-from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
+from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule, next_beta
 from ...experiment import Settings
 from .datasets import Regression, logistic_regression
 
@@ -39,22 +41,51 @@ def q_path(base: DensityLike, target: DensityLike, delta: float) -> QPath:
     return QPath(base, target, delta=jnp.asarray(float(delta)))
 
 
-def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey) -> dict[str, Any]:
+class ReleasedPath(QPath):
+    """The q-path with the first weights of the released code: it learns q at the first step, and weighs it with q = 1.
+
+    Moves at the first beta leave the q-path invariant all the same, so the estimate of the evidence is not unbiased.
+    """
+
+    def log_ratio(self, beta: Any, new_beta: Any, features: Any) -> Any:
+        ratio = features.log_target - features.log_base
+        xp = namespace(ratio)
+        return xp.where(beta == 0, new_beta * ratio, super().log_ratio(beta, new_beta, features))
+
+
+def by_geometric_ess(target_ess: float = 0.5) -> Callable[[State], Any]:
+    """The next beta as the released code finds it: by the weights of the geometric path, whatever q is."""
+
+    def choose(state: State) -> Any:
+        ratio = state.particles.features.log_target - state.particles.features.log_base
+        return next_beta(lambda new: (new - state.beta) * ratio, state.beta, state.log_weights, target_ess)
+
+    return choose
+
+
+def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey, as_released: bool = False) -> dict[str, Any]:
     """One run of SMC with systematic resampling at every step, and what a row keeps of it.
 
     The kernel is fitted to all particles, those that it moves included, as in the paper. That biases the evidence, and
-    where few moves lose the particles anyway the bias happens to lie on the side of the truth.
+    where few moves lose the particles anyway the bias happens to lie on the side of the truth. As in the released code,
+    particles are not moved at beta = 1, which does not change the estimate. `as_released` takes the next beta of an
+    adaptive schedule from the geometric path (`by_geometric_ess`).
 
-    `likelihoods` counts evaluations of the likelihood, a gradient as two. `share_lost` is the share of the particles at
-    the end for which the formula as published has no number (`share_without_number`).
+    `likelihoods` counts evaluations of the likelihood, a gradient as two. `share_lost` is the share of the particles
+    weighted at beta = 1 for which the formula as published has no number (`share_without_number`).
     """
-    result = recipe.run(SMC, num_particles, key=key, cross_fit=False)
+    algorithm = SMC(num_particles, recipe.schedule, recipe.kernel, cross_fit=False, moves_last=False)
+    annealing, state = algorithm.begin(recipe.path, key=key)
+    geometric = as_released and isinstance(recipe.schedule, AdaptiveSchedule)
+    state, stats = anneal(annealing, state, choose=by_geometric_ess() if geometric else None)
+    result = algorithm.finish(annealing, state, stats)
+    moved = result.stats["acceptance"][:-1]
     return {
         "log_evidence": float(result.log_evidence),
         "log_evidence_se": float(result.log_evidence_se),
         "delta_used": float(recipe.path.delta),
         "num_steps": int(result.betas.shape[0]) - 1,
-        "acceptance": float(np.mean(result.stats["acceptance"])),
+        "acceptance": float(np.mean(moved)) if moved.size else 1.0,
         "likelihoods": int(result.num_evaluations.total),
         "share_lost": share_without_number(recipe.path, result.samples),
     }
@@ -66,7 +97,8 @@ def run_linear(data: Regression, delta: float, settings: Settings, seed: int) ->
     `settings` has `num_distributions`, `moves` and `num_particles`.
     """
     schedule = schedule_of("linear", settings["num_distributions"])
-    recipe = Recipe(q_path(*logistic_regression(data), delta), schedule, RandomWalk(settings["moves"]))
+    densities = logistic_regression(data, dtype=np.float32)
+    recipe = Recipe(q_path(*densities, delta), schedule, RandomWalk(settings["moves"]))
     return run_smc(recipe, settings["num_particles"], key=jax.random.key(seed))
 
 

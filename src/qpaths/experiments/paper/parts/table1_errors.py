@@ -36,6 +36,7 @@ class Errors:
 
     def by_delta(self, line: Line, column: str) -> dict[float, dict[int, float]]:
         """The error of each run, by 1 - q and seed."""
+        column = _rows_from(line, column)
         truth = TRUTHS[line[0]]
         value = truth.of_the_paper if self.of_the_paper else truth.log_evidence
         return {
@@ -53,7 +54,8 @@ class Errors:
         if not by_delta:
             return None
         delta = min(by_delta, key=lambda delta: np.median(list(by_delta[delta].values())))
-        used = float(np.median([row["delta_used"] for row in self.rows[(*line, column, delta)]]))
+        key = (*line, _rows_from(line, column), delta)
+        used = float(np.median([row["delta_used"] for row in self.rows[key]]))
         return used, list(by_delta[delta].values())
 
     def fair(self, line: Line, column: str) -> list[float]:
@@ -73,7 +75,14 @@ class Errors:
 
     def rows_of(self, line: Line, column: Column) -> list[Row]:
         """All rows of a line and column."""
-        return [row for key, rows in self.rows.items() if key[:4] == (*line, column.name) for row in rows]
+        name = _rows_from(line, column.name)
+        return [row for key, rows in self.rows.items() if key[:4] == (*line, name) for row in rows]
+
+
+def _rows_from(line: Line, column: str) -> str:
+    """The column whose rows a line shows: where the released code does what the text says, that of the text."""
+    known = next(one for one in COLUMNS if one.name == column)
+    return column if line[1] in known.schedules else column.removesuffix("_code")
 
 
 def name_of(line: Line) -> str:

@@ -1,0 +1,141 @@
+"""Fills marked places of the pages with what stored rows say, so that no number of an experiment is typed.
+
+    python docs/make_pages.py        # fill the pages from the digests in docs/results
+    python docs/make_pages.py out    # first make digests, report pages and pictures of the folders in out/
+
+A marked place is `<!-- rows NAME what -->...<!-- end -->`, with NAME an experiment and `what` one of
+
+    claims            its table of claims with verdicts
+    sheet TITLE       one of its tables
+    size              how many runs, and how long they took
+    ours STATEMENT    our number of the claim whose statement begins so, and the verdict
+    picture PICTURE   one of its pictures
+
+A place whose rows are missing, or come from another version of the experiment, says which command makes them.
+"""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from qpaths.experiments.folders import Stored, load_all
+from qpaths.experiments.page import render
+from qpaths.experiments.registry import find
+
+DOCS = Path(__file__).parent
+_PLACE = re.compile(r"<!-- rows (\w+) (\w+)(?: ((?:(?!-->).)*?))? -->.*?<!-- end -->", flags=re.DOTALL)
+
+
+def digest(stored):
+    """What pages may need of one folder, as plain data."""
+    experiment, rows = stored.experiment, stored.rows
+    return {
+        "experiment": experiment.name,
+        "version": experiment.version,
+        "settings": stored.meta["settings"],
+        "num_seeds": stored.meta["num_seeds"],
+        "num_runs": len(rows),
+        "num_planned": stored.num_planned,
+        "minutes": round(stored.seconds / 60, 1),
+        "claims": [
+            {"statement": c.statement, "paper": c.paper, "ours": c.ours, "verdict": c.judgment.value}
+            for c in experiment.claims(rows)
+        ],
+        "sheets": [
+            {"title": s.title, "columns": list(s.columns), "lines": [list(line) for line in s.lines], "note": s.note}
+            for s in experiment.sheets(rows)
+        ],
+        "pictures": {p.name: p.caption for p in experiment.pictures(rows)},
+    }
+
+
+def collect(folder):
+    """Write the digest, the report page and the pictures of every experiment in a folder."""
+    for stored in load_all(folder):
+        if not isinstance(stored, Stored):
+            print(f"{stored.folder.name}: {stored.reason}", file=sys.stderr)
+            continue
+        name = stored.experiment.name
+        found = digest(stored)
+        (DOCS / "results").mkdir(exist_ok=True)
+        (DOCS / "results" / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
+        (DOCS / "reports").mkdir(exist_ok=True)
+        (DOCS / "reports" / f"{name}.html").write_text(render([stored]))
+        for picture in stored.experiment.pictures(stored.rows):
+            picture.figure.savefig(DOCS / "pictures" / f"{name}_{picture.name}.png", dpi=110)
+
+
+def filled(text, results=None):
+    """The text of a page with every marked place filled anew. `results` has digests by name; None reads the files."""
+
+    def place(match):
+        name, what, rest = match.groups()
+        start = match.group(0).split("-->")[0] + "-->"
+        return f"{start}{_content(name, what, rest or '', results)}<!-- end -->"
+
+    return _PLACE.sub(place, text)
+
+
+def _content(name, what, rest, results):
+    found = _stored(name) if results is None else results.get(name)
+    experiment = find(name)
+    block = what in ("claims", "sheet", "picture")
+    if found is None or found["version"] != experiment.version:
+        why = "no rows are stored" if found is None else f"the stored rows are of version {found['version']}"
+        text = f"{why}: run `qpaths run {name}`, then `python docs/make_pages.py out`"
+        return f"\n\n*{text[0].upper()}{text[1:]}.*\n\n" if block else f"({text})"
+    content = _CONTENTS[what](found, rest)
+    return f"\n\n{content}\n\n" if block else content
+
+
+def _stored(name):
+    path = DOCS / "results" / f"{name}.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
+def _table(columns, lines):
+    def row(cells):
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    return "\n".join([row(columns), "|" + "---|" * len(columns), *map(row, lines)])
+
+
+def _claims(found, _):
+    lines = [[c["statement"], c["paper"], c["ours"], c["verdict"]] for c in found["claims"]]
+    return _table(["claim", "paper", "ours", "verdict"], lines)
+
+
+def _sheet(found, title):
+    sheet = _only([s for s in found["sheets"] if s["title"] == title], title, found)
+    return _table(sheet["columns"], sheet["lines"]) + (f"\n\n{sheet['note']}" if sheet["note"] else "")
+
+
+def _size(found, _):
+    return f"{found['num_runs']:,} of {found['num_planned']:,} runs, {found['minutes']:g} minutes in all"
+
+
+def _ours(found, statement):
+    claim = _only([c for c in found["claims"] if c["statement"].startswith(statement)], statement, found)
+    return f"{claim['ours']} ({claim['verdict']})"
+
+
+def _picture(found, name):
+    _only([p for p in found["pictures"] if p == name], name, found)
+    return f"![{found['pictures'][name]}](pictures/{found['experiment']}_{name}.png)"
+
+
+def _only(found, what, digest):
+    if len(found) != 1:
+        raise ValueError(f"the rows of {digest['experiment']} have {len(found)} times {what!r}: mend the marked place.")
+    return found[0]
+
+
+_CONTENTS = {"claims": _claims, "sheet": _sheet, "size": _size, "ours": _ours, "picture": _picture}
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        collect(Path(sys.argv[1]))
+    for page in DOCS.glob("*.md"):
+        page.write_text(filled(page.read_text()))

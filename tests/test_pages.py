@@ -1,0 +1,59 @@
+"""Pages hold what stored rows say: filled by `docs/make_pages.py`, never typed."""
+
+import json
+import runpy
+from pathlib import Path
+
+import pytest
+
+from qpaths.experiments.registry import find
+
+DOCS = Path(__file__).parents[1] / "docs"
+MAKE = runpy.run_path(str(DOCS / "make_pages.py"))
+CLAIM = {"statement": "q = 2 wins, always", "paper": "by 1", "ours": "by 3", "verdict": "holds"}
+SHEET = {"title": "Gaps", "columns": ["q", "gap"], "lines": [["1", "2.5"]], "note": "In nats."}
+DIGEST = {"experiment": "fig4", "version": find("fig4").version, "num_runs": 7, "num_planned": 9, "minutes": 1.5}
+DIGEST |= {"claims": [CLAIM], "sheets": [SHEET], "pictures": {"violins": "Violins."}}
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_the_page_is_what_the_script_makes(page):
+    text = page.read_text()
+    assert text == MAKE["filled"](text), f"run `python docs/make_pages.py`: {page.name} is not what the rows say"
+
+
+def test_a_number_that_was_typed_is_replaced():
+    page = "it wins <!-- rows fig4 ours q = 2 wins -->by 99<!-- end -->, in <!-- rows fig4 size --><!-- end -->."
+    filled = MAKE["filled"](page, {"fig4": DIGEST})
+    assert "wins -->by 3 (holds)<!-- end -->" in filled
+    assert "7 of 9 runs, 1.5 minutes in all" in filled
+    assert "99" not in filled
+    assert MAKE["filled"](filled, {"fig4": DIGEST}) == filled
+
+
+def test_tables_and_pictures():
+    page = "<!-- rows fig4 claims --><!-- end --> <!-- rows fig4 sheet Gaps --><!-- end -->"
+    filled = MAKE["filled"](page + "<!-- rows fig4 picture violins --><!-- end -->", {"fig4": DIGEST})
+    assert "| q = 2 wins, always | by 1 | by 3 | holds |" in filled
+    assert "| q | gap |\n|---|---|\n| 1 | 2.5 |\n\nIn nats." in filled
+    assert "![Violins.](pictures/fig4_violins.png)" in filled
+
+
+@pytest.mark.parametrize("stored", [{}, {"fig4": {**DIGEST, "version": 0}}], ids=["missing", "old"])
+def test_missing_rows_say_which_command_makes_them(stored):
+    filled = MAKE["filled"]("<!-- rows fig4 claims -->| by 99 |<!-- end -->", stored)
+    assert "run `qpaths run fig4`, then `python docs/make_pages.py out`" in filled
+    assert "99" not in filled
+
+
+def test_a_place_that_names_nothing_is_an_error():
+    with pytest.raises(ValueError, match="the rows of fig4 have 0 times 'q = 3'"):
+        MAKE["filled"]("<!-- rows fig4 ours q = 3 --><!-- end -->", {"fig4": DIGEST})
+
+
+def test_digests_are_those_of_their_experiments():
+    for path in (DOCS / "results").glob("*.json"):
+        found = json.loads(path.read_text())
+        assert found["experiment"] == path.stem
+        assert found["num_runs"] == found["num_planned"], f"{path.name} is of an unfinished sweep"
+        assert (DOCS / "reports" / f"{path.stem}.html").exists()
