@@ -63,15 +63,13 @@ class Browser:
         )
         os.close(commands)
         os.close(answers)
-        self._counter, self._buffer, self.events, self.session = itertools.count(1), b"", [], None
-        pages = [one for one in self.call("Target.getTargets")["targetInfos"] if one["type"] == "page"]
-        attached = self.call("Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True)
+        self._counter, self._buffer, self.events = itertools.count(1), b"", []
+        pages = [one for one in self.call_browser("Target.getTargets")["targetInfos"] if one["type"] == "page"]
+        attached = self.call_browser("Target.attachToTarget", targetId=pages[0]["targetId"], flatten=True)
         self.session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")
-        self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch
-        )
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=touch)
         self.call("Emulation.setTouchEmulationEnabled", enabled=touch)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
@@ -87,11 +85,16 @@ class Browser:
         self.profile.cleanup()
 
     def call(self, method: str, **params: Any) -> Any:
-        """The answer to one command; events that arrive before it are kept in `events`."""
+        """The page's answer to one command; events that arrive before it are kept in `events`."""
+        return self._ask(method, params, {"sessionId": self.session})
+
+    def call_browser(self, method: str, **params: Any) -> Any:
+        """As `call`, for commands to the browser as a whole."""
+        return self._ask(method, params, {})
+
+    def _ask(self, method: str, params: dict[str, Any], session: dict[str, Any]) -> Any:
         number = next(self._counter)
-        message = {"id": number, "method": method, "params": params}
-        if self.session:
-            message["sessionId"] = self.session
+        message = {"id": number, "method": method, "params": params, **session}
         os.write(self._write, json.dumps(message).encode() + b"\0")
         while True:
             answer = self._receive()
@@ -142,9 +145,7 @@ class Browser:
     def mouse(self, kind: str, x: float, y: float) -> None:
         """One event of the mouse: `mousePressed`, `mouseMoved` or `mouseReleased`."""
         pressed = kind != "mouseReleased"
-        self.call(
-            "Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=int(pressed), clickCount=1
-        )
+        self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=int(pressed), clickCount=1)
 
     def drag(self, start: tuple[float, float], by: tuple[float, float], num: int = 10) -> None:
         """Press, move in `num` steps, and release."""
@@ -191,7 +192,9 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses that the page has asked for."""
-        sent = (one["params"]["request"]["url"] for one in self.events if one.get("method") == "Network.requestWillBeSent")
+        sent = (
+            one["params"]["request"]["url"] for one in self.events if one.get("method") == "Network.requestWillBeSent"
+        )
         return [address for address in sent if not address.startswith("data:")]
 
     def screenshot(self, file: Path, *, whole: bool = True) -> None:

@@ -4,6 +4,7 @@ Run `python docs/make_numbers.py` after a change of the cases below. One test co
 the file, and another compares the file with the library.
 """
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ CASES: list[dict[str, Any]] = [
         "name": "normals far apart",
         "base": {"kind": "normal", "mean": [-4.0], "scale": 3.0},
         "target": {"kind": "normal", "mean": [4.0], "scale": 1.0},
-        "q": [0.0, 0.5, 0.98, 0.999, 1.0, 1.01, 1.5],
+        "q": [0.0, 0.5, 0.98, 0.999, 1.0, 1.01, 1.2],
     },
     {
         "name": "Student-t pair",
@@ -89,13 +90,13 @@ def path_numbers(path: QPath, features: EndpointValues, log_weights: np.ndarray)
         log_normalizer = np.logaddexp.reduce(weights)
         moments[str(beta)] = [float(log_normalizer), float(found.mean), float(found.variance)]
     betas, lengths = LinearSchedule(NUM_DISTRIBUTIONS).betas, []
-    for beta, after in zip(betas[:-1], betas[1:], strict=True):
+    for beta, after in itertools.pairwise(betas):
         weights = log_weights + path.interpolate(beta, *features)
         lengths.append(float(step_length(weights, path.log_ratio(beta, after, features))))
     return {"moments": moments, "steps": lengths, "length": path_length(path, features, log_weights)}
 
 
-def path_length(path: QPath, features: EndpointValues, log_weights: np.ndarray, num: int = 240) -> float:
+def path_length(path: QPath, features: EndpointValues, log_weights: np.ndarray, num: int = 80) -> float:
     """The integral of the standard deviation of the derivative over beta, from end to end."""
     t, step = np.linspace(-3.05, 3.05, num, retstep=True)
     betas, slopes = 1 / (1 + np.exp(-np.pi * np.sinh(t))), np.pi * np.cosh(t) / (2 + 2 * np.cosh(np.pi * np.sinh(t)))
@@ -114,9 +115,8 @@ def case_numbers(case: dict[str, Any], num: int = 6) -> dict[str, Any]:
     log_weights = np.asarray(nodes.log_weights)
     dimension = len(case["base"]["mean"])
     points = np.random.default_rng(0).normal(scale=5.0, size=(num, dimension)).round(3)
-    at_points = EndpointValues(
-        *(np.array([float(end.log_prob(p[0] if dimension == 1 else p)) for p in points]) for end in (base, target))
-    )
+    at = Nodes(jnp.asarray(points[:, 0] if dimension == 1 else points), jnp.zeros(num))
+    at_points = EndpointValues(*(np.asarray(at.log_values(end)) for end in (base, target)))
     paths = []
     for q in case["q"]:
         path = QPath(base, target, q=q)
@@ -143,7 +143,7 @@ def run_numbers(path: QPath, case: dict[str, Any], num: int = 5) -> dict[str, An
     evaluator = evaluator_of(path, stream_of(jax.random.key(0), host=True), with_slopes=False)
     particles, log_weights = evaluator.particles(start, with_slopes=False), np.zeros(num)
     kernel = RandomWalk()
-    for k, (before, beta) in enumerate(zip(betas[:-1], betas[1:], strict=True)):
+    for k, (before, beta) in enumerate(itertools.pairwise(betas)):
         log_weights = log_weights + evaluator.log_ratio(before, beta, particles.features)
         width = case["base"]["scale"] ** (1 - beta) * case["target"]["scale"] ** beta
         factor = kernel.scale * dimension**-0.5 * width * np.eye(dimension)[None]

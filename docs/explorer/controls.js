@@ -122,7 +122,7 @@ const Controls = (() => {
       radio.addEventListener("change", () => update({ schedule: radio.value }));
     }
     for (const button of document.querySelectorAll("[data-preset]")) {
-      button.addEventListener("click", () => update(structuredClone(PRESETS[button.dataset.preset])));
+      button.addEventListener("click", () => update({ q: 1, ...structuredClone(PRESETS[button.dataset.preset]) }));
     }
     for (const fieldset of document.querySelectorAll("[data-end]")) endpointFields(fieldset, explorer);
     for (const end of ["base", "target"]) endpointHandles(end, explorer);
@@ -167,7 +167,7 @@ const Controls = (() => {
     document.querySelector("#figures tbody").innerHTML =
       (q === 1 ? "" : row(`q = ${q}`, view.run)) + row("q = 1", view.reference.run);
     const { ess } = view.run.records.at(-1), num = view.run.records[0].xs.length;
-    const [level, word, rest] = ess > 0.4
+    const [level, word, rest] = ess > 0.3
       ? ["good", "The weights hold.", "Most draws count."]
       : ess > 0.1
         ? ["open", "The weights are strained.", "More distributions, better steps or another q would help."]
@@ -185,6 +185,12 @@ const Controls = (() => {
     return kind === "normal" ? `MultivariateNormal(${at}, ${matrix})` : `MultivariateStudentT(${short(df)}, ${at}, ${matrix})`;
   }
 
+  /** Whether a value has the fields and kinds of another, with finite numbers. */
+  function sameShape(value, model) {
+    if (typeof model !== "object") return typeof value === typeof model && (typeof value !== "number" || Number.isFinite(value));
+    return value !== null && typeof value === "object" && Object.keys(model).every((key) => sameShape(value[key], model[key]));
+  }
+
   let timer = null;
   /** Put the state into the address, so that a link shows the same page; not while something is dragged. */
   function remember(state) {
@@ -193,10 +199,11 @@ const Controls = (() => {
   }
 
   /** Take the state from the address, where there is one. */
-  function restore(update) {
+  function restore(state) {
     if (!location.hash.startsWith("#%7B")) return;
     try {
-      update(JSON.parse(decodeURIComponent(location.hash.slice(1))));
+      const found = JSON.parse(decodeURIComponent(location.hash.slice(1)));
+      if (sameShape(found, state)) Object.assign(state, found);
     } catch {
       // A link that was cut short: the page starts as it always does.
     }

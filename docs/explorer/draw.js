@@ -5,7 +5,7 @@ const Draw = (() => {
   const round = (value) => Math.round(value * 10) / 10;
 
   /** A frame for a picture: its size and the maps from numbers to pixels. */
-  function frame(svg, { height, x, y, margin = [10, 14, 40, 44] }) {
+  function frame(svg, { height, x, y, margin = [10, 14, 44, 44] }) {
     const width = Math.max(svg.parentNode.clientWidth, 240);
     const [top, right, bottom, left] = margin;
     svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
@@ -23,11 +23,11 @@ const Draw = (() => {
   function bottomAxis(area, ticks, name, show = String) {
     const marks = ticks.map((tick) => {
       const at = round(area.x(tick));
-      return `<path class="axis" d="M${at} ${area.bottom}v4"/>${text(at, area.bottom + 17, show(tick), "middle")}`;
+      return `<path class="axis" d="M${at} ${area.bottom}v4"/>${text(at, area.bottom + 21, show(tick), "middle")}`;
     });
     const middle = (area.left + area.right) / 2;
     return `<path class="axis" d="M${area.left} ${area.bottom}H${area.right}"/>${marks.join("")}`
-      + text(middle, area.bottom + 34, name, "middle");
+      + text(middle, area.bottom + 38, name, "middle");
   }
 
   /** The vertical axis with numbers and a name above it. */
@@ -52,7 +52,7 @@ const Draw = (() => {
 
   /** The color of a beta, between that of the base and that of the target. */
   function color(beta) {
-    return `color-mix(in oklab, var(--base), var(--target) ${Math.round(100 * beta)}%)`;
+    return `color-mix(in oklch, var(--base), var(--target) ${Math.round(100 * beta)}%)`;
   }
 
   /** Numbers at round steps that cover [0, high]. */

@@ -2,18 +2,18 @@
 "use strict";
 
 const Explorer = (() => {
-  const NUM_CHAINS = 300, MOST_STEPS = 47, MOST_MOVES = 10, LIMITS = { scale: [0.3, 4], mean: [-8, 8] };
-  const WIDE = 10, HIGH = 5, POINTS = 241;
+  const NUM_CHAINS = 300, MOST_STEPS = 47, MOST_MOVES = 12, LIMITS = { scale: [0.3, 4], mean: [-8, 8] };
+  const WIDE = 10, HIGH = 5, POINTS = 241, NX = 101, NY = 51;
   const normal = (mean, scale, rest = {}) => ({ kind: "normal", mean, scale, df: 5, correlation: 0, ...rest });
   const student = (mean, scale, df, rest = {}) => ({ ...normal(mean, scale, rest), kind: "student", df });
 
   const PRESETS = {
-    far: { planar: false, base: normal([-4, 0], 2), target: normal([4, 0], 0.7), q: 1, num: 12, moves: 1 },
-    narrow: { planar: false, base: normal([0, 0], 3.5), target: normal([1.5, 0], 0.3), q: 1, num: 10, moves: 1 },
-    student: { planar: false, base: student([-4, 0], 1, 5), target: student([4, 0], 0.5, 5), q: 1.02, num: 12, moves: 2 },
-    plane: { planar: true, base: normal([-4, -1.5], 1.5), target: student([4, 1], 0.6, 8, { correlation: 0.6 }), q: 1, num: 16, moves: 2 },
+    narrow: { planar: false, base: normal([-3, 0], 2.5), target: normal([2, 0], 0.4), num: 16, moves: 6 },
+    apart: { planar: false, base: normal([-4, 0], 1), target: normal([4, 0], 0.7), num: 32, moves: 10 },
+    student: { planar: false, base: student([-4, 0], 1, 5), target: student([4, 0], 0.5, 5), num: 32, moves: 10 },
+    plane: { planar: true, base: normal([-3, -1.5], 1.5), target: normal([3, 1], 0.7, { correlation: 0.6 }), num: 24, moves: 8 },
   };
-  const state = { beta: 0.4, schedule: "linear", seed: 1, ...structuredClone(PRESETS.far) };
+  const state = { beta: 0.3, q: 1, schedule: "linear", seed: 1, ...structuredClone(PRESETS.narrow) };
   const byId = (id) => document.getElementById(id);
 
   /** Values that are kept until what they depend on changes. */
@@ -31,7 +31,7 @@ const Explorer = (() => {
     const even = (num, reach) => Float64Array.from({ length: num }, (_, i) => reach * (2 * i / (num - 1) - 1));
     if (!planar) return { xs: even(POINTS, WIDE), ys: null, logWeights: new Float64Array(POINTS) };
     const line = (num, reach) => ({ points: even(num, reach), logWeights: new Float64Array(num) });
-    return Model.product(line(101, WIDE), line(51, HIGH));
+    return Model.product(line(NX, WIDE), line(NY, HIGH));
   }
 
   /** All numbers that the pictures show, from the state. */
@@ -68,7 +68,7 @@ const Explorer = (() => {
       return onGrid.logAt(beta).map((value) => Math.exp(value - shift));
     });
     const grid = gridView(planar, values);
-    const marginalAt = (beta) => grid.marginal(densityAt(beta));
+    const marginalAt = (beta) => marginal(onGrid, beta, logNormalizer(beta));
     const ridges = keep("ridges", [ends, q], () => ridgesOf(planar ? marginalAt : densityAt, grid));
     return { state, base, target, path, cumulative, betas, shares, run, grid, ridges, densityAt, marginalAt,
       reference: { ...reference, run: referenceRun } };
@@ -77,10 +77,18 @@ const Explorer = (() => {
   function gridView(planar, { points, atPoints }) {
     const [base, target] = atPoints.map((logs) => logs.map(Math.exp)), common = { wide: WIDE, high: HIGH, base, target };
     if (!planar) return { ...common, xs: points.xs };
-    const nx = 101, ny = 51, step = 2 * HIGH / (ny - 1);
-    const marginal = (values) => Float64Array.from({ length: nx }, (_, i) =>
-      step * values.subarray(i * ny, (i + 1) * ny).reduce((a, b) => a + b, 0));
-    return { ...common, nx, ny, marginal, xs: Float64Array.from({ length: nx }, (_, i) => points.xs[i * ny]) };
+    return { ...common, nx: NX, ny: NY, xs: Float64Array.from({ length: NX }, (_, i) => points.xs[i * NY]) };
+  }
+
+  /** The density of the first coordinate at the grid's columns; every second row is enough for the sum. */
+  function marginal({ logBase, logTarget, delta }, beta, logNormalizer) {
+    const step = 4 * HIGH / (NY - 1), sums = new Float64Array(NX);
+    for (let i = 0; i < NX; i++) {
+      for (let k = i * NY; k < (i + 1) * NY; k += 2) {
+        sums[i] += step * Math.exp(Model.interpolate(beta, logBase[k], logTarget[k], delta) - logNormalizer);
+      }
+    }
+    return sums;
   }
 
   function ridgesOf(rowAt, { xs }) {
@@ -120,7 +128,7 @@ const Explorer = (() => {
 
   function start() {
     Controls.connect({ state, areas, update, updateEnd, PRESETS });
-    Controls.restore(update);
+    Controls.restore(state);
     draw();
     new ResizeObserver(() => update({})).observe(byId("density"));
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => update({}));

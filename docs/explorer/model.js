@@ -84,8 +84,8 @@ const Model = (() => {
   }
 
   /** Nodes of the trapezoid rule after `x = sinh t`: fewer than `lineNodes` needs, for products of two lines. */
-  function shortLineNodes(center, scale, num, reach = 9) {
-    const points = new Float64Array(num), logWeights = new Float64Array(num);
+  function shortLineNodes(center, scale, reach) {
+    const num = 2 * Math.round(reach / 0.22) + 1, points = new Float64Array(num), logWeights = new Float64Array(num);
     const step = 2 * reach / (num - 1);
     for (let i = 0; i < num; i++) {
       const t = reach * (2 * i / (num - 1) - 1);
@@ -104,7 +104,10 @@ const Model = (() => {
       const line = lineNodes(center[0], width(0), 801);
       return { xs: line.points, ys: null, logWeights: line.logWeights };
     }
-    const [across, up] = [0, 1].map((i) => shortLineNodes(center[i], width(i), 81));
+    // Heavy tails need far nodes: beyond R a Student-t has a mass of about R^-df.
+    const heaviest = Math.min(...[base, target].map((end) => end.kind === "student" ? end.df : Infinity));
+    const reach = Math.min(Math.max(14 / heaviest, 5.5), 9);
+    const [across, up] = [0, 1].map((i) => shortLineNodes(center[i], width(i), reach));
     return product(across, up);
   }
 

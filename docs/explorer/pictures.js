@@ -22,8 +22,8 @@ const Pictures = (() => {
   const nowLine = (area, beta) => `<path class="now" d="M${round(area.x(beta))} ${area.top}V${area.bottom}"/>`;
 
   function planeFrame(svg, view) {
-    const width = Math.max(svg.parentNode.clientWidth, 240), margin = [10, 14, 40, 30];
-    const height = Math.round((width - 44) * view.grid.high / view.grid.wide) + 50;
+    const width = Math.max(svg.parentNode.clientWidth, 240), margin = [24, 14, 44, 30];
+    const height = Math.round((width - 44) * view.grid.high / view.grid.wide) + 68;
     return frame(svg, { height, margin, x: [-view.grid.wide, view.grid.wide], y: [-view.grid.high, view.grid.high] });
   }
 
@@ -42,7 +42,7 @@ const Pictures = (() => {
     const { xs, base, target } = view.grid, now = view.densityAt(beta);
     const top = 1.12 * Math.max(largest(base), largest(target));
     const area = frame(svg, {
-      height: 300, x: [-view.grid.wide, view.grid.wide], y: [0, top], margin: [18, 14, 40, 14],
+      height: 300, x: [-view.grid.wide, view.grid.wide], y: [0, top], margin: [18, 14, 44, 14],
     });
     const px = Array.from(xs, area.x), curve = (values) => line(px, Array.from(values, (v) => Math.max(area.y(v), -20)));
     const filled = `${curve(now)}L${area.right} ${area.bottom}L${area.left} ${area.bottom}Z`;
@@ -51,7 +51,7 @@ const Pictures = (() => {
       + `<path class="end" stroke="var(--base)" d="${curve(base)}"/><path class="end" stroke="var(--target)" d="${curve(target)}"/>`
       + peakName(area, view.grid, base, "base") + peakName(area, view.grid, target, "target")
       + (beta > 0.02 && beta < 0.98
-        ? text(area.x(xs[peak]), Math.max(area.y(now[peak]), 20) + 22, `β = ${beta.toFixed(2)}`, "middle",
+        ? text(area.x(xs[peak]), (Math.max(area.y(now[peak]), 20) + area.bottom) / 2, `β = ${beta.toFixed(2)}`, "middle",
           'class="name halo" style="fill:var(--accent)"') : "")
       + bottomAxis(area, X_TICKS, "x"), label);
     return area;
@@ -65,7 +65,7 @@ const Pictures = (() => {
   }
 
   const planeAxes = (area, view) => bottomAxis(area, X_TICKS, "first coordinate")
-    + [-4, 0, 4].map((tick) => text(area.left - 8, area.y(tick) + 4, tick, "end")).join("");
+    + [-4, 0, 4].map((tick) => text(area.left - 8, area.y(tick) + 4, tick, "end")).join("") + text(0, 12, "second coordinate");
 
   /** The ellipses at one and two scales from the center of an endpoint. */
   function outline(area, { mean, scale, correlation }, name) {
@@ -113,7 +113,7 @@ const Pictures = (() => {
   /** The densities along the path, one above the other. */
   function ridges(view) {
     const svg = svgOf("ridges"), { beta, q, planar } = view.state, { betas, rows, xs } = view.ridges;
-    const wide = view.grid.wide, margin = [96, 14, 40, 44];
+    const wide = view.grid.wide, margin = [96, 14, 44, 44];
     const area = frame(svg, { height: 430, x: [-wide, wide], y: [0, 1], margin });
     const top = largest(rows.map(largest)), px = Array.from(xs, area.x);
     const scale = Math.min(110 / top, 75 / largest([rows[0], rows.at(-1)].map(largest)));
@@ -122,7 +122,8 @@ const Pictures = (() => {
       stroke="var(--page)" stroke-width="1"/>`).reverse();
     const here = planar ? view.marginalAt(beta) : view.densityAt(beta);
     put(svg, hills.join("")
-      + `<path d="${curve(here, beta)}" fill="none" stroke="var(--ink)" stroke-width="2"/>`
+      + `<path class="axis" d="M${area.left} ${round(area.y(beta))}H${area.right}"/>`
+      + `<path d="${visible(px, here, (v) => area.y(beta) - scale * v)}" fill="none" stroke="var(--ink)" stroke-width="2"/>`
       + SHARES.map((at) => text(area.left - 8, area.y(at) + 4, at, "end")).join("")
       + text(4, area.y(0.75) + 4, "β", "start", 'class="name"')
       + text(area.right, area.y(beta) - 6, `β = ${beta.toFixed(2)}`, "end", 'class="name halo" style="fill:var(--ink)"')
@@ -131,11 +132,17 @@ const Pictures = (() => {
     return area;
   }
 
+  /** The line of a density where it can be told from zero. */
+  function visible(px, values, py) {
+    const least = 0.003 * largest(values), from = values.findIndex((v) => v > least), to = values.findLastIndex((v) => v > least);
+    return line(px.slice(from, to + 1), Array.from(values.slice(from, to + 1), py));
+  }
+
   /** Length from the base up to beta. */
   function length(view) {
     const { beta, q } = view.state, { cumulative, reference } = view;
     const high = 1.08 * Math.max(cumulative.total, reference.cumulative.total);
-    const area = frame(svgOf("length"), { height: 250, x: [0, 1], y: [0, high], margin: [28, 24, 40, 36] });
+    const area = frame(svgOf("length"), { height: 250, x: [0, 1], y: [0, high], margin: [28, 24, 44, 36] });
     const curve = ({ betas, lengths }) => line(betas.map(area.x), lengths.map(area.y));
     put(area.svg, leftAxis(area, roundTicks(high), "length")
       + `<path class="reference" d="${curve(reference.cumulative)}"/><path class="path" d="${curve(cumulative)}"/>`
@@ -151,7 +158,7 @@ const Pictures = (() => {
   /** The effective sample size of each step. */
   function steps(view) {
     const { beta } = view.state, { betas, shares } = view;
-    const area = frame(svgOf("steps"), { height: 250, x: [0, 1], y: [0, 1], margin: [28, 24, 40, 46] });
+    const area = frame(svgOf("steps"), { height: 250, x: [0, 1], y: [0, 1], margin: [28, 24, 44, 46] });
     const current = stepOf(betas, beta), worst = shares.indexOf(Math.min(...shares));
     const bars = shares.map((share, i) => {
       const [x0, x1] = [area.x(betas[i]), area.x(betas[i + 1])], gap = Math.min(1, (x1 - x0) / 4);
@@ -182,7 +189,7 @@ const Pictures = (() => {
     } else {
       clearCanvas(svg);
       const values = view.densityAt(record.beta), top = 1.1 * largest(values);
-      area = frame(svg, { height: 250, x: [-view.grid.wide, view.grid.wide], y: [0, top], margin: [28, 14, 40, 14] });
+      area = frame(svg, { height: 250, x: [-view.grid.wide, view.grid.wide], y: [0, top], margin: [28, 14, 44, 14] });
       const d = line(Array.from(view.grid.xs, area.x), Array.from(values, area.y));
       behind = `<path d="${d}L${area.right} ${area.bottom}L${area.left} ${area.bottom}Z" fill="var(--accent)" fill-opacity=".14"/>`
         + bottomAxis(area, X_TICKS, "x");
@@ -197,7 +204,7 @@ const Pictures = (() => {
     }
     const fill = color(record.beta);
     put(svg, `${behind}<g fill="${fill}" fill-opacity=".5" stroke="${fill}" stroke-width=".6">${dots}</g>`
-      + text(area.left, planar ? area.top + 12 : 14, `β = ${record.beta.toFixed(2)}, effective sample size ${percent(record.ess)}`,
+      + text(area.left, planar ? area.top + 14 : 14, `β = ${record.beta.toFixed(2)}, effective sample size ${percent(record.ess)}`,
         "start", 'class="name halo" style="fill:var(--ink)"'),
     `The draws at beta = ${record.beta.toFixed(2)}: effective sample size ${percent(record.ess)}`);
     return area;
@@ -208,7 +215,7 @@ const Pictures = (() => {
 
   /** Effective sample size along the run, and along that of q = 1. */
   function run(view) {
-    const area = frame(svgOf("run"), { height: 250, x: [0, 1], y: [0, 1], margin: [28, 24, 40, 46] });
+    const area = frame(svgOf("run"), { height: 250, x: [0, 1], y: [0, 1], margin: [28, 24, 44, 46] });
     const curve = ({ records }) => line(records.map((one) => area.x(one.beta)), records.map((one) => area.y(one.ess)));
     const end = view.run.records.at(-1).ess, other = view.reference.run.records.at(-1).ess;
     put(area.svg, leftAxis(area, SHARES, "effective sample size", percent)

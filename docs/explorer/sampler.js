@@ -67,6 +67,7 @@ const Sampler = (() => {
     const delta = 1 - q, num = points.xs.length, planar = points.ys !== null;
     const xs = points.xs.slice(), ys = planar ? points.ys.slice() : null;
     const logBase = new Float64Array(num), logTarget = new Float64Array(num), logWeights = new Float64Array(num);
+    const current = new Float64Array(num);
     for (let i = 0; i < num; i++) {
       logBase[i] = atBase(xs[i], planar ? ys[i] : 0);
       logTarget[i] = atTarget(xs[i], planar ? ys[i] : 0);
@@ -79,8 +80,8 @@ const Sampler = (() => {
     for (let k = 1; k < betas.length; k++) {
       const beta = betas[k];
       for (let i = 0; i < num; i++) {
-        logWeights[i] += interpolate(beta, logBase[i], logTarget[i], delta)
-          - interpolate(betas[k - 1], logBase[i], logTarget[i], delta);
+        current[i] = interpolate(beta, logBase[i], logTarget[i], delta);
+        logWeights[i] += current[i] - interpolate(betas[k - 1], logBase[i], logTarget[i], delta);
       }
       const width = 2.38 / Math.sqrt(planar ? 2 : 1) * base.scale ** (1 - beta) * target.scale ** beta;
       for (let move = 0; move < moves; move++) {
@@ -88,8 +89,9 @@ const Sampler = (() => {
           const x = xs[i] + width * random.steps[2 * count];
           const y = planar ? ys[i] + width * random.steps[2 * count + 1] : 0;
           const newBase = atBase(x, y), newTarget = atTarget(x, y);
-          const gain = interpolate(beta, newBase, newTarget, delta) - interpolate(beta, logBase[i], logTarget[i], delta);
-          if (random.logUniforms[count] < gain) {
+          const proposed = interpolate(beta, newBase, newTarget, delta);
+          if (random.logUniforms[count] < proposed - current[i]) {
+            current[i] = proposed;
             xs[i] = x;
             if (planar) ys[i] = y;
             logBase[i] = newBase;
