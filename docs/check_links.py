@@ -54,10 +54,14 @@ def problems_of(file: Path, site: Path) -> list[str]:
         target = _file_of(unquote(parts.path), file, site)
         if not target.is_file():
             found.append(f"links to {link}, which is not there")
-        elif parts.fragment and target.suffix == ".html" and unquote(parts.fragment) not in read(target).anchors:
-            if not parts.fragment.startswith("__"):  # anchors that the theme's own script makes
-                found.append(f"links to {link}, and there is no such anchor")
+        elif not _has_anchor(target, unquote(parts.fragment)):
+            found.append(f"links to {link}, and there is no such anchor")
     return found
+
+
+def _has_anchor(target: Path, anchor: str) -> bool:
+    """Whether a file has an anchor; those that begin with two underscores are made by the theme's own script."""
+    return not anchor or target.suffix != ".html" or anchor.startswith("__") or anchor in read(target).anchors
 
 
 def _file_of(path: str, file: Path, site: Path) -> Path:
@@ -70,8 +74,8 @@ def _file_of(path: str, file: Path, site: Path) -> Path:
 
 def style_problems(file: Path) -> list[str]:
     """Files of another host that a style sheet loads."""
-    text = file.read_text(encoding="utf-8")
-    return [f"loads {address} from another host" for address in re.findall(r"(?:url\(|@import )[\"']?(https?:[^\"')]+)", text)]
+    addresses = re.findall(r"(?:url\(|@import )[\"']?(https?:[^\"')]+)", file.read_text(encoding="utf-8"))
+    return [f"loads {address} from another host" for address in addresses]
 
 
 def check(site: Path) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LARGEST = 3_000_000
 """Bytes that the wheel may have."""
-NEEDED = ["qpaths/py.typed", "qpaths/__init__.pyi", "qpaths/experiments/report.css", "qpaths/models/data/vae.safetensors"]
+NEEDED = {f"qpaths/{name}" for name in ("py.typed", "__init__.pyi", "experiments/report.css", "models/data/vae.json")}
 """Files that are no modules and must come with it."""
 USE = """
 import qpaths, sys
@@ -38,7 +38,7 @@ def check(folder: Path) -> None:
     size = wheel.stat().st_size
     if size > LARGEST:
         sys.exit(f"{wheel.name} has {size / 1e6:.2f} MB, and {LARGEST / 1e6:.0f} MB are allowed.")
-    missing = set(NEEDED) - set(zipfile.ZipFile(wheel).namelist())
+    missing = NEEDED - set(zipfile.ZipFile(wheel).namelist())
     if missing:
         sys.exit(f"{wheel.name} lacks {', '.join(sorted(missing))}.")
     home = folder / "fresh"
