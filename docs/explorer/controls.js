@@ -167,7 +167,7 @@ const Controls = (() => {
     document.querySelector("#figures tbody").innerHTML =
       (q === 1 ? "" : row(`q = ${q}`, view.run)) + row("q = 1", view.reference.run);
     const { ess } = view.run.records.at(-1), num = view.run.records[0].xs.length;
-    const [level, word, rest] = ess > 0.3
+    const [level, word, rest] = ess > 0.25
       ? ["good", "The weights hold.", "Most draws count."]
       : ess > 0.1
         ? ["open", "The weights are strained.", "More distributions, better steps or another q would help."]
