@@ -117,10 +117,14 @@ class Browser:
 
     def open(self, page: Path, fragment: str = "") -> None:
         """Load a file and wait until it has drawn itself."""
+        before = self._num_loads()
         self.call("Page.navigate", url=page.resolve().as_uri() + fragment)
-        while not any(one.get("method") == "Page.loadEventFired" for one in self.events):
+        while self._num_loads() == before:
             self.events.append(self._receive())
         self.settle()
+
+    def _num_loads(self) -> int:
+        return sum(one.get("method") == "Page.loadEventFired" for one in self.events)
 
     def evaluate(self, expression: str) -> Any:
         """The value of a JavaScript expression in the page; a promise is waited for."""

@@ -236,7 +236,7 @@ const Model = (() => {
   /** `num` betas: equally spaced, or at equal lengths along the path. */
   function schedule(kind, num, cumulative) {
     const even = Array.from({ length: num }, (_, i) => i / (num - 1));
-    if (kind === "linear" || !(cumulative.total > 0)) return even;
+    if (kind === "linear" || !(cumulative.total > 1e-6)) return even;
     const { betas, lengths, total } = cumulative;
     let k = 0;
     return even.map((share, i) => {

@@ -141,7 +141,7 @@ const Pictures = (() => {
   /** Length from the base up to beta. */
   function length(view) {
     const { beta, q } = view.state, { cumulative, reference } = view;
-    const high = 1.08 * Math.max(cumulative.total, reference.cumulative.total);
+    const high = Math.max(1.08 * cumulative.total, 1.08 * reference.cumulative.total, 0.1);
     const area = frame(svgOf("length"), { height: 250, x: [0, 1], y: [0, high], margin: [28, 24, 44, 36] });
     const curve = ({ betas, lengths }) => line(betas.map(area.x), lengths.map(area.y));
     put(area.svg, leftAxis(area, roundTicks(high), "length")

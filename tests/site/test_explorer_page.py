@@ -190,3 +190,28 @@ def test_a_phone(phone, folder):
     phone.swipe(start, (40, 0))
     assert _state(phone)["base"]["mean"][0] > before + 1
     assert phone.evaluate("scrollY") == scrolled
+
+
+EXTREMES = """(async () => {
+  const end = (kind, mean, scale, df, correlation) => ({ kind, mean, scale, df, correlation });
+  const pairs = [
+    [end("normal", [-8, -4], 0.3, 5, 0), end("normal", [8, 4], 0.3, 5, 0)],
+    [end("normal", [0, 0], 0.3, 5, 0.9), end("student", [0, 0], 4, 1, -0.9)],
+    [end("student", [-8, 4], 4, 1, 0.9), end("normal", [8, -4], 0.3, 5, 0)],
+    [end("normal", [1, 1], 1, 5, 0), end("normal", [1, 1], 1, 5, 0)],
+  ];
+  const wrong = [];
+  for (const planar of [false, true]) for (const [base, target] of pairs) for (const q of [0, 0.9, 1, 1.5]) {
+    const schedule = q < 1 ? "equal" : "linear";
+    const state = { planar, base, target, q, schedule, beta: q / 1.5, num: 7, moves: 1 };
+    Explorer.update(state);
+    await new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
+    if (/NaN|undefined|Infinity/.test(document.querySelector("main").innerHTML)) wrong.push(JSON.stringify(state));
+  }
+  return wrong;
+})()"""
+"""Endpoints at the limits of the sliders, equal ones, and paths whose weights have infinite variance."""
+
+
+def test_extreme_endpoints_are_drawn(page):
+    assert page.evaluate(EXTREMES) == []
