@@ -4,12 +4,26 @@
 const Draw = (() => {
   const round = (value) => Math.round(value * 10) / 10;
 
+  const widths = new WeakMap(), shade = { accent: [0, 0, 0] };
+  /**
+   * Look up the widths of all pictures and the color of shades, before the first picture is drawn.
+   *
+   * After it each question would make the browser lay out the page anew.
+   */
+  function measure() {
+    for (const svg of document.querySelectorAll(".picture svg")) widths.set(svg, Math.max(svg.parentNode.clientWidth, 240));
+    const hex = getComputedStyle(document.documentElement).getPropertyValue("--accent").trim();
+    shade.accent = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  }
+
   /** A frame for a picture: its size and the maps from numbers to pixels. */
   function frame(svg, { height, x, y, margin = [10, 14, 44, 44] }) {
-    const width = Math.max(svg.parentNode.clientWidth, 240);
+    const width = widths.get(svg), box = `0 0 ${width} ${height}`;
     const [top, right, bottom, left] = margin;
-    svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
-    svg.setAttribute("height", height);
+    if (svg.getAttribute("viewBox") !== box) {
+      svg.setAttribute("viewBox", box);
+      svg.setAttribute("height", height);
+    }
     const map = ([low, high], start, end) => (value) => start + (value - low) / (high - low) * (end - start);
     const back = ([low, high], start, end) => (pixel) => low + (pixel - start) / (end - start) * (high - low);
     return {
@@ -98,5 +112,5 @@ const Draw = (() => {
     return group;
   }
 
-  return { frame, bottomAxis, leftAxis, text, line, color, roundTicks, draggable, handle, round };
+  return { measure, widths, shade, frame, bottomAxis, leftAxis, text, line, color, roundTicks, draggable, handle, round };
 })();

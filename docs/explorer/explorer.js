@@ -101,6 +101,7 @@ const Explorer = (() => {
   function draw() {
     for (const key of kept.keys()) if (key.startsWith("density ")) kept.delete(key);
     const view = compute();
+    Draw.measure();
     for (const name of ["density", "ridges", "length", "steps", "particles", "run"]) areas[name] = Pictures[name](view);
     Controls.show(state, view, areas.density);
   }

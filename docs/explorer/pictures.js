@@ -22,7 +22,7 @@ const Pictures = (() => {
   const nowLine = (area, beta) => `<path class="now" d="M${round(area.x(beta))} ${area.top}V${area.bottom}"/>`;
 
   function planeFrame(svg, view) {
-    const width = Math.max(svg.parentNode.clientWidth, 240), margin = [24, 14, 44, 30];
+    const width = Draw.widths.get(svg), margin = [24, 14, 44, 30];
     const height = Math.round((width - 44) * view.grid.high / view.grid.wide) + 68;
     return frame(svg, { height, margin, x: [-view.grid.wide, view.grid.wide], y: [-view.grid.high, view.grid.high] });
   }
@@ -80,7 +80,7 @@ const Pictures = (() => {
 
   function clearCanvas(svg) {
     const canvas = svg.parentNode.querySelector("canvas");
-    canvas.width = canvas.height = 1;
+    if (canvas.width > 1) canvas.width = canvas.height = 1;
     canvas.style.width = canvas.style.height = "0";
   }
 
@@ -88,26 +88,18 @@ const Pictures = (() => {
   function heatMap(svg, area, view) {
     const canvas = svg.parentNode.querySelector("canvas"), { nx, ny } = view.grid;
     const values = view.densityAt(view.state.beta), top = largest(values);
-    const [r, g, b] = rgb("--accent"), image = new ImageData(nx, ny);
+    const [r, g, b] = Draw.shade.accent, image = new ImageData(nx, ny);
+    const pixels = new Uint32Array(image.data.buffer), color = (b << 16) | (g << 8) | r; // as bytes: r, g, b, opacity
     for (let i = 0; i < nx; i++) {
       for (let j = 0; j < ny; j++) {
-        const k = 4 * ((ny - 1 - j) * nx + i);
-        image.data.set([r, g, b, 215 * Math.sqrt(values[i * ny + j] / top)], k);
+        pixels[(ny - 1 - j) * nx + i] = (Math.round(215 * Math.sqrt(values[i * ny + j] / top)) << 24) | color;
       }
     }
-    canvas.width = nx;
-    canvas.height = ny;
+    if (canvas.width !== nx || canvas.height !== ny) Object.assign(canvas, { width: nx, height: ny });
     canvas.getContext("2d").putImageData(image, 0, 0);
-    const share = area.width / svg.parentNode.clientWidth;
     Object.assign(canvas.style, {
-      left: `${area.left / share}px`, top: `${area.top / share}px`,
-      width: `${(area.right - area.left) / share}px`, height: `${(area.bottom - area.top) / share}px`,
+      left: `${area.left}px`, top: `${area.top}px`, width: `${area.right - area.left}px`, height: `${area.bottom - area.top}px`,
     });
-  }
-
-  function rgb(name) {
-    const hex = getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-    return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
   }
 
   /** The densities along the path, one above the other. */
