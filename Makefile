@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types format docs benchmark clean
+.PHONY: demo test lint types format docs docs-serve prose package benchmark clean
 
 demo: $(VENV)/.dev
 	$(BIN)/qpaths demo
@@ -28,8 +28,24 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# The site in site/: a warning, a dead link or anchor, or a file that a page loads from another host is an error.
 docs: $(VENV)/.docs
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	$(BIN)/python docs/check_links.py site
+
+# For authors: the site at localhost:8000, built again at each change.
+docs-serve: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch src
+
+# Spelling and style of docs and docstrings. Exceptions: `tool.codespell` in pyproject.toml, and docs/check_prose.py.
+prose: $(VENV)/.docs
+	$(BIN)/codespell *.md docs src tests benchmarks examples
+	$(BIN)/python docs/check_prose.py
+	if [ -f ../shared/checks/prose.py ]; then $(BIN)/python ../shared/checks/prose.py; fi
+
+# Sdist and wheel, installed into a fresh environment and used there.
+package: $(VENV)/.dev
+	$(BIN)/python tests/check_package.py
 
 benchmark: $(VENV)/.dev
 	$(BIN)/python benchmarks/interpolate.py

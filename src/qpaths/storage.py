@@ -44,7 +44,7 @@ class Contents(NamedTuple):
 
 
 def write(path: str | os.PathLike[str], kind: str, notes: dict[str, Any], tree: Any) -> None:
-    """Write a tree of arrays and notes that JSON can hold; a file already there is replaced at the very end."""
+    """Write a tree of arrays and notes that JSON can hold; a file already there is replaced at the end."""
     arrays: dict[str, np.ndarray] = {}
     header = {
         "format": FORMAT,

@@ -1,5 +1,6 @@
 """The page: complete, self-contained, and opened by a real browser without complaint."""
 
+import collections
 import dataclasses
 import html.parser
 import json
@@ -37,10 +38,14 @@ class _Page(html.parser.HTMLParser):
     def __init__(self, text):
         super().__init__()
         self.images, self.links, self.ids, self.open = [], [], [], []
+        self.alternatives, self.headers, self.counts = [], [], collections.Counter()
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         attrs = dict(attrs)
+        self.counts[tag] += 1
+        self.alternatives += [attrs.get("alt")] if tag == "img" else []
+        self.headers += [attrs.get("scope")] if tag == "th" else []
         self.ids += [attrs["id"]] if "id" in attrs else []
         self.images += [attrs["src"]] if tag == "img" else []
         self.links += [attrs["href"]] if "href" in attrs else []
@@ -66,7 +71,7 @@ def test_the_page_needs_no_other_file(text):
     page = _Page(text)
     assert page.open == []
     assert len(page.images) == 3
-    assert all(image.startswith("data:image/png;base64,") for image in page.images)
+    assert all(image.startswith("data:image/svg+xml;base64,") for image in page.images)
     assert len(set(page.ids)) == len(page.ids)
     assert all(link.startswith("#") and link[1:] in page.ids for link in page.links)
     assert "http" not in text.replace('charset="utf-8"', "")
@@ -75,6 +80,20 @@ def test_the_page_needs_no_other_file(text):
     planned = f" of {len(find('table1').runs(find('table1').settings, 10))} runs"
     for words in ("79.02 (39.10)", "num_particles = 10000", "holds", planned, "pima, linear, 1 move"):
         assert words in text
+
+
+def test_tables_and_pictures_have_words_for_those_who_cannot_see(text):
+    page = _Page(text)
+    assert page.counts["caption"] == page.counts["table"] > 3
+    assert set(page.headers) == {"col", "row"}
+    assert page.headers.count("row") == page.counts["tr"] - page.counts["table"]  # all lines but the heads
+    assert len(set(page.alternatives)) == 3
+    assert all("Horizontal axis: " in words and "$" not in words for words in page.alternatives)
+
+
+def test_the_same_rows_give_the_same_page(tmp_path, synthetic):
+    _store(tmp_path, "fig_varying_n", synthetic("fig_varying_n")[:9])
+    assert render(folders.load_all(tmp_path)) == render(folders.load_all(tmp_path))
 
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser: install chromium to open the page in one")
@@ -104,7 +123,7 @@ def test_a_browser_shows_every_picture(text, tmp_path):
     assert title.startswith("{"), done.stderr
     found = json.loads(title)
     assert len(found["pictures"]) == 3
-    assert min(found["pictures"]) > 800
+    assert min(found["pictures"]) > 400
     assert found["errors"] == []
     assert found["wide"] <= 0, "the page scrolls sideways on a phone"
     assert "CONSOLE" not in done.stderr

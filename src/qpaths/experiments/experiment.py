@@ -50,7 +50,7 @@ class Judgment(enum.Enum):
 
     HOLDS = "holds"
     FAILS = "does not hold"
-    OPEN = "cannot be told"
+    OPEN = "undecided"
 
 
 @dataclass(frozen=True)

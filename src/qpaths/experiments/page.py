@@ -9,11 +9,14 @@ import functools
 import html
 import importlib
 import io
+import itertools
+import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any
 
 import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
 
 from .experiment import Claim, Judgment, Picture, Sheet
 from .folders import Stored, Unreadable
@@ -22,7 +25,7 @@ from .settings import rehearsed
 _MARKS = {
     Judgment.HOLDS: ("holds", "✓ holds"),
     Judgment.FAILS: ("fails", "✗ does not hold"),
-    Judgment.OPEN: ("open", "? cannot be told"),
+    Judgment.OPEN: ("open", "? undecided"),
 }
 """Style and text of each verdict."""
 
@@ -47,6 +50,7 @@ def render(stored: Sequence[Stored | Unreadable]) -> str:
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f'<meta name="color-scheme" content="light dark">\n'
         f"<title>{_text(title)}</title>\n<style>\n{_style()}</style>\n</head>\n<body>\n"
         f"<header><h1>{_text(title)}</h1>\n"
         f'<p class="soft">Made by qpaths {version} from stored runs. “Paper” is Masrani, Brekelmans et al., '
@@ -66,7 +70,7 @@ def _contents(stored: Sequence[Stored | Unreadable]) -> str:
         return f'<li><a href="#{_text(_anchor(one))}">{_text(name)}</a>: {_text(title)}</li>'
 
     lines = "".join(map(line, stored))
-    return f"<ul>{lines}</ul>"
+    return f'<nav aria-label="Experiments"><ul>{lines}</ul></nav>'
 
 
 def _section(stored: Stored | Unreadable) -> str:
@@ -101,35 +105,64 @@ def _claims(claims: Iterable[Claim]) -> str:
     for claim in claims:
         style, words = _MARKS[claim.judgment]
         lines.append(
-            f'<tr><td>{_text(claim.statement)}</td><td data-label="paper">{_text(claim.paper)}</td>'
+            f'<tr><th scope="row">{_text(claim.statement)}</th><td data-label="paper">{_text(claim.paper)}</td>'
             f'<td data-label="ours">{_text(claim.ours)}</td><td class="verdict {style}">{words}</td></tr>\n'
         )
-    head = "<thead><tr><th>claim</th><th>paper</th><th>ours</th><th>verdict</th></tr></thead>"
+    head = f"<caption>Claims and verdicts</caption>{_head(['claim', 'paper', 'ours', 'verdict'])}"
     return f'<table class="claims">{head}<tbody>\n{"".join(lines)}</tbody></table>\n'
 
 
+def _head(columns: Sequence[str], styles: Sequence[str] = ()) -> str:
+    """The head of a table, with attributes for some of its cells."""
+    pairs = itertools.zip_longest(columns, styles, fillvalue="")
+    cells = "".join(f'<th scope="col"{style}>{_text(column)}</th>' for column, style in pairs)
+    return f"<thead><tr>{cells}</tr></thead>"
+
+
 def _picture(picture: Picture, anchor: str) -> str:
-    """A picture as PNG inside the page. Closes the figure."""
+    """A picture as SVG inside the page. Closes the figure.
+
+    The same rows give the same bytes.
+    """
     buffer = io.BytesIO()
-    picture.figure.savefig(buffer, format="png", dpi=170)
+    with plt.rc_context({"svg.hashsalt": picture.name}):
+        picture.figure.savefig(buffer, format="svg", metadata={"Date": None})
+    alternative = _described(picture.figure)
     plt.close(picture.figure)
     data = base64.b64encode(buffer.getvalue()).decode()
-    caption = _text(picture.caption)
     return (
-        f'<figure><img id="{_text(anchor)}" alt="{caption}" src="data:image/png;base64,{data}">'
-        f"<figcaption>{caption}</figcaption></figure>\n"
+        f'<figure><img id="{_text(anchor)}" alt="{_text(alternative)}" src="data:image/svg+xml;base64,{data}">'
+        f"<figcaption>{_text(picture.caption)}</figcaption></figure>\n"
     )
+
+
+def _described(figure: Figure) -> str:
+    """What a picture consists of, for readers who cannot see it; the caption says what it shows."""
+    axes = [ax for ax in figure.axes if ax.axison]
+    legends = filter(None, [*figure.legends, *(ax.get_legend() for ax in axes)])
+    words = {
+        "Panels": [ax.get_title() for ax in axes],
+        "Horizontal axis": [figure.get_supxlabel(), *(ax.get_xlabel() for ax in axes)],
+        "Vertical axis": [figure.get_supylabel(), *(ax.get_ylabel() for ax in axes)],
+        "Legend": [text.get_text() for legend in legends for text in legend.get_texts()],
+    }
+    parts = [f"{name}: {', '.join(dict.fromkeys(filter(None, found)))}." for name, found in words.items() if any(found)]
+    return " ".join(["Chart.", *(re.sub(r"\\mathrm|[$\\{}]", "", part) for part in parts)])
 
 
 def _sheet(sheet: Sheet) -> str:
     """A table of numbers with its title and note."""
-    head = "".join(f"<th>{_text(column)}</th>" for column in sheet.columns)
-    lines = ("".join(f"<td>{_text(cell)}</td>" for cell in line) for line in sheet.lines)
-    body = "".join(f"<tr>{line}</tr>\n" for line in lines)
+    has_digits = [any(map(str.isdigit, "".join(column))) for column in zip(*sheet.lines, strict=True)]
+    styles = ["" if numeric else ' class="words"' for numeric in has_digits]
+    body = ""
+    for first, *rest in sheet.lines:
+        cells = "".join(f"<td{style}>{_text(cell)}</td>" for cell, style in zip(rest, styles[1:], strict=True))
+        body += f'<tr><th scope="row">{_text(first)}</th>{cells}</tr>\n'
     note = f'<p class="note">{_text(sheet.note)}</p>\n' if sheet.note else ""
+    title = _text(sheet.title)
     return (
-        f'<h3>{_text(sheet.title)}</h3>\n<div class="wide"><table class="numbers"><thead><tr>{head}</tr></thead>'
-        f"<tbody>\n{body}</tbody></table></div>\n{note}"
+        f'<div class="wide" tabindex="0" role="region" aria-label="{title}"><table class="numbers">'
+        f"<caption>{title}</caption>{_head(sheet.columns, styles)}<tbody>\n{body}</tbody></table></div>\n{note}"
     )
 
 

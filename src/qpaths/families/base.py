@@ -157,7 +157,7 @@ def mix(a: Any, b: Any, beta: ScalarLike) -> Any:
 def power_mean_member(base: Any, target: Any, beta: ScalarLike, delta: ScalarLike) -> ScaledMember | None:
     """`[(1-beta) base^delta + beta target^delta]^(1/delta)` where it is a multiple of a member, else None.
 
-    It is where both ends are members of one family of this very order: the natural parameters and the free energies
+    It is where both ends are members of one family of this order: the natural parameters and the free energies
     mix linearly (paper, appendix D.2). Not so for q < 1, where the supports of the ends differ: outside the smaller one
     the power mean keeps the other end alone. The paper's derivation drops the positive part that makes the difference.
     """

@@ -39,7 +39,7 @@ def log_density(delta: ScalarLike, square: Any, log_det: Any, dimension: int) ->
 
 
 def natural(delta: ScalarLike, mean: Array, factor: Array) -> tuple[Array, Array]:
-    """theta for phi(x) = (x, x x^T) and base measure 1: `(2 k P mu / m, -k P / m)`.
+    """theta for `phi(x) = (x, x x^T)` and base measure 1: `(2 k P mu / m, -k P / m)`.
 
     P is the inverse scatter and k = c^delta, with c the density at the mode, determinant included.
     """

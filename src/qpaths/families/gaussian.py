@@ -73,8 +73,8 @@ class Normal(AbstractExponentialFamily):
 class MultivariateNormal(AbstractExponentialFamily):
     """The normal density in d dimensions.
 
-    phi(x) = (x, x x^T), theta = (P mean, -P / 2) with P the inverse covariance, eta = (mean, cov + mean mean^T). Points
-    have shape (d,); for one dimension use `Normal`, whose points are numbers.
+    `phi(x) = (x, x x^T)`, `theta = (P mean, -P / 2)` with P the inverse covariance, `eta = (mean, cov + mean mean^T)`.
+    Points have shape (d,); for one dimension use `Normal`, whose points are numbers.
 
     Args:
         mean: Shape (d,).

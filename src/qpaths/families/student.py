@@ -1,4 +1,4 @@
-"""The Student-t distribution in one and many dimensions: the q-exponential family with q > 1 and phi = (x, x x^T)."""
+"""The Student-t distribution in one and many dimensions: the q-exponential family with q > 1 and `phi = (x, x x^T)`."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ class MultivariateStudentT(AbstractQExponentialFamily):
     """The Student-t density in d dimensions (paper, eq. student).
 
     q = (df + d + 2) / (df + d), so 1 < q < 1 + 2/d. The escort is Student-t with df + 2 and scale matrix times
-    df / (df + 2); its covariance is the scale matrix S, so the moment parameters are (mean, S + mean mean^T).
+    df / (df + 2); its covariance is the scale matrix S, so the moment parameters are `(mean, S + mean mean^T)`.
 
     Args:
         df: Degrees of freedom.

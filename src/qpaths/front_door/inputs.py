@@ -49,7 +49,7 @@ class Probe(NamedTuple):
 def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
     """Raise where a density does not always give the same number at the same point.
 
-    A NumPy density is called again. Of a JAX density each compiled program gives the same numbers for ever, so it is
+    A NumPy density is called again. A compiled program of a JAX density gives the same numbers at every call, so it is
     traced twice: random numbers that do not come from a key are constants, and other ones in the second program.
     """
     ends = {"base": evaluator.path.base, "target": evaluator.path.target}

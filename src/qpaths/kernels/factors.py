@@ -25,7 +25,7 @@ def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
     """`factor @ vector` for every row, with the factor of the row's group.
 
     The matrix stands on the right so that the batch stays the slowest axis: with the batch as the fastest one
-    everything after it, the user's density first of all, runs several times slower on a CPU.
+    everything after it runs several times slower on a CPU, the user's density above all.
     """
     if factors.shape[0] == 1:
         return vectors @ factors[0].T

@@ -1,6 +1,6 @@
 """Figure 3: q-paths between two normals that are far apart.
 
-Between N(-10, 1) and N(10, 1) a q very close to 1 changes the path. At q = 0.999 it resembles the geometric path, at
+Between N(-10, 1) and N(10, 1) a q close to 1 changes the path. At q = 0.999 it resembles the geometric path, at
 q = 0.99 it covers the space between the endpoints, and at q = 0.98 it already resembles the mixture, which local moves
 cannot cross. The geometric path is drawn behind each panel, in gray.
 
