@@ -25,7 +25,7 @@ jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
 from qpaths.devices import Spread, taken  # noqa: E402
-from qpaths.models import BernoulliDecoder, DecoderProblem, Network, evaluate_lower, simulate  # noqa: E402
+from qpaths.models import evaluate_lower  # noqa: E402
 
 KEY = jax.random.key(1)
 BASE = qp.MultivariateNormal(jnp.zeros(2), 9 * jnp.eye(2))
@@ -58,16 +58,13 @@ def bdmc(devices):
     return digest(found.forward.log_weights, found.reverse.log_weights, found.forward.samples, found.upper_se)
 
 
-def decoder_problem():
-    decoder = BernoulliDecoder(Network.random(jax.random.key(2), (2, 3, 6)))
-    z, x = simulate(decoder, 20, key=jax.random.key(3))
-    return DecoderProblem(decoder, q=0.98), x, z
+def path_of(x):
+    return qp.QPath(BASE, qp.Density(jax.tree_util.Partial(lambda x, z: -jnp.sum((z - x) ** 2), x)), q=0.98)
 
 
 def lower(devices):
-    problem, x, _ = decoder_problem()
     algorithm = qp.AIS(4, qp.LinearSchedule(3), qp.HMC(1, 1, step_size=0.3, preconditioner="none"))
-    return digest(evaluate_lower(problem, x, algorithm, key=KEY, devices=devices))
+    return digest(evaluate_lower(path_of, np.linspace(-1.0, 2.0, 20), algorithm, key=KEY, devices=devices))
 
 
 def check_rows(devices):

@@ -111,10 +111,7 @@ class Annealing(Module):
         }
 
     def bounded(self, num: int, work: "Callable[[Annealing], Any]") -> "tuple[Annealing, Any]":
-        """`work(annealing)` on `num` particles, with chunks of half the size again and again where memory runs out.
-
-        Also the annealing with the size that was enough.
-        """
+        """`work(annealing)` of `num` particles, in smaller chunks where memory runs out, and the annealing of these."""
         size = self.population.chunk_size or self._default_chunk(num)
 
         def run(chunk: int) -> "tuple[Annealing, Any]":

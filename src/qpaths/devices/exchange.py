@@ -13,7 +13,7 @@ from .mesh import AXIS, mapped
 from .spread import Spread
 
 
-def taken(tree: Any, numbers: np.ndarray) -> Any:
+def taken(tree: Any, numbers: Any) -> Any:
     """Rows of all arrays by number, as many as there are devices times something: those of spread arrays spread again.
 
     Every process calls it with the same numbers. Only rows that are needed on another device travel, each once.

@@ -58,7 +58,7 @@ class _SmallDevice:
         self.function = function
 
     def __call__(self, *arguments):
-        if len(arguments[2]) > 3:
+        if len(arguments[2][0]) > 3:
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
         return self.function(*arguments)
 
@@ -69,7 +69,7 @@ class _SmallDevice:
 def test_a_run_goes_on_where_the_device_has_no_memory(weights, monkeypatch):
     settings = {**SETTINGS, "model": weights, "column": "released"}
     wanted = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
-    monkeypatch.setattr(evaluate, "_run_bounds", _SmallDevice(evaluate._run_bounds))
+    monkeypatch.setattr(evaluate, "_compiled", _SmallDevice(evaluate._compiled))
     with pytest.warns(UserWarning, match="no memory for that many observations at once: 3 from now on"):
         found = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
     assert found["gaps"] == wanted["gaps"]
