@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Float
 
 from .._types import AnyArray, RealLike
@@ -61,6 +64,14 @@ class FrozenKernel(KernelWrapper):
         """The same kernel, with parameters at other betas."""
         return FrozenKernel(self.kernel, betas, self.params_at(betas))
 
+    def resampled(self, num: int = 256) -> "FrozenKernel":
+        """The same kernel with parameters at `num` betas, as dense as before where they were dense.
+
+        Kernels of one size share a compiled program.
+        """
+        betas = np.asarray(self.betas)
+        return self.at(np.interp(np.linspace(0, betas.size - 1, num), np.arange(betas.size), betas))
+
     @property
     def arrays(self) -> dict[str, Any]:
         """What a file needs to keep of the kernel; `from_arrays` reads it."""
@@ -75,3 +86,17 @@ class FrozenKernel(KernelWrapper):
     def reversed(self) -> "FrozenKernel":
         """The parameters at `1 - beta`, for the reverse chains of bidirectional Monte Carlo."""
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))
+
+
+def shared(kernel: Any) -> Any:
+    """The kernel with arrays in place of what would otherwise be part of a compiled program.
+
+    Frozen kernels of one kind then share a program, whatever their betas and the share of the momentum that they keep.
+    """
+    if not isinstance(kernel, FrozenKernel):
+        return kernel
+    kernel = kernel.resampled()
+    if not hasattr(kernel.kernel, "persistence"):
+        return kernel
+    # Of a Python number, so that it does not widen float32.
+    return eqx.tree_at(lambda frozen: frozen.kernel.persistence, kernel, jnp.asarray(float(kernel.kernel.persistence)))

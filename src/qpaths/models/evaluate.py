@@ -1,4 +1,4 @@
-"""Many observations at once: bounds on log p(x) for each, in one compiled program."""
+"""Many observations at once: bounds on log p(x) for each."""
 
 import datetime
 import warnings
@@ -16,6 +16,7 @@ from ..algorithms import AIS, BDMC
 from ..paths import AbstractPath
 from ..progress import Clock, Show, display
 from .bounds import DecoderBounds
+from .chains import Chains
 from .networks import Decoder, check_rows
 from .posterior import posterior_path
 from .released import ReleasedProtocol
@@ -83,7 +84,8 @@ def evaluate_bounds(
     kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`. `progress` shows the batches
     with the mean bounds so far on standard error.
     """
-    return in_batches(*_bounds_work(path_of, x, latents, algorithm, key), batch_size, progress)
+    arrays = _bounds_arrays(path_of, x, latents, algorithm, key)
+    return in_batches(Chains.of(path_of, algorithm).both_ways, arrays, batch_size, progress)
 
 
 def evaluate_lower(
@@ -99,38 +101,30 @@ def evaluate_lower(
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
     """
-    return in_batches(*_lower_work(path_of, x, algorithm, key), batch_size, progress)
+    arrays = _lower_arrays(path_of, x, algorithm, key)
+    return in_batches(Chains.of(path_of, algorithm).forward, arrays, batch_size, progress)
 
 
 def compile_bounds(
     path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, *, batch_size: int | None = None
 ) -> None:
-    """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed."""
-    _compile(*_bounds_work(path_of, x, latents, algorithm, jax.random.key(0)), batch_size)
+    """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed.
+
+    Other values of q and other schedules share the program.
+    """
+    arrays = _bounds_arrays(path_of, x, latents, algorithm, jax.random.key(0))
+    _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).both_ways, arrays, batch_size)
 
 
 def compile_lower(
     path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, *, batch_size: int | None = None
 ) -> None:
     """As `compile_bounds`, for `evaluate_lower`."""
-    _compile(*_lower_work(path_of, x, algorithm, jax.random.key(0)), batch_size)
+    arrays = _lower_arrays(path_of, x, algorithm, jax.random.key(0))
+    _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).forward, arrays, batch_size)
 
 
-class _Program:
-    """A compiled function and what it is always called with."""
-
-    def __init__(self, function: Any, *fixed: Any):
-        self.function = function
-        self.fixed = fixed
-
-    def __call__(self, *arrays: Any) -> DecoderBounds:
-        return self.function(*self.fixed, *arrays)
-
-    def compile(self, *arrays: Any) -> None:
-        self.function.lower(*self.fixed, *arrays).compile()
-
-
-def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+def _bounds_arrays(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> Any:
     if not isinstance(algorithm, BDMC | ReleasedProtocol):
         raise TypeError(
             f"`algorithm` must be a BDMC or a ReleasedProtocol, got {type(algorithm).__name__}: upper bounds need "
@@ -140,44 +134,17 @@ def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key:
     num = _num_of(x)
     if _num_of(latents) != num:
         raise ValueError(f"`latents` must be one for each of the {num} observations, got {_num_of(latents)}.")
-    return _Program(_run_bounds, path_of, algorithm), (x, latents, _keys(key, num))
+    return x, latents, _keys(key, num)
 
 
-def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+def _lower_arrays(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> Any:
     if not isinstance(algorithm, AIS | ReleasedProtocol):
         raise TypeError(
             f"`algorithm` must be an AIS or a ReleasedProtocol, got {type(algorithm).__name__}: the forward half of a "
             f"BDMC is its `forward`; `evaluate_bounds` takes the whole."
         )
     check_rows(_decoder_of(path_of), x)
-    return _Program(_run_lower, path_of, algorithm), (x, _keys(key, _num_of(x)))
-
-
-@eqx.filter_jit
-def _run_bounds(
-    path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array
-) -> DecoderBounds:
-    def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Any, ...]:
-        result = algorithm.run(path_of(x), latent, key=key)
-        forward, reverse = result.forward, result.reverse
-        acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
-        return forward.log_weights, reverse.log_weights, acceptance, status
-
-    return DecoderBounds(*jax.vmap(one)(x, latents, keys))
-
-
-@eqx.filter_jit
-def _run_lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> DecoderBounds:
-    def one(x: Point, key: PRNGKey) -> tuple[Any, ...]:
-        path = path_of(x)
-        if isinstance(algorithm, ReleasedProtocol):
-            result = algorithm.forward(path, key=key)
-        else:
-            result = algorithm.run(path, key=key)
-        none = jnp.zeros(0, result.log_weights.dtype)
-        return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
-
-    return DecoderBounds(*jax.vmap(one)(x, keys))
+    return x, _keys(key, _num_of(x))
 
 
 def _decoder_of(path_of: Any) -> Any:
@@ -207,11 +174,11 @@ def _size(num: int, batch_size: int | None) -> int:
     return size
 
 
-def _compile(program: _Program, arrays: Any, batch_size: int | None) -> None:
+def _compile(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> None:
     num = _num_of(arrays)
     rows = _rows(num, 0, _size(num, batch_size))
     try:
-        program.compile(*jax.tree.map(lambda leaf: leaf[rows], arrays))
+        jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))
     except jax.errors.JaxRuntimeError as error:
         if "RESOURCE_EXHAUSTED" not in str(error):  # for which `in_batches` knows an answer
             raise

@@ -14,7 +14,7 @@ Settings:
     q, num_distributions: Values of q, and numbers of distributions.
     num_leapfrog, num_chains: Leapfrog steps of a move, and chains for each image.
     num_images, num_pilot_images: Images of a seed, and further images for the pilots.
-    precision: Of gradients and matrix products: mixed, float32, tensorfloat32.
+    precision: Of gradients and matrix products: mixed, fast, float32, tensorfloat32.
 
 Rows:
     lower, upper, lower_se: Mean bounds over the images.
