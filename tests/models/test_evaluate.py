@@ -184,7 +184,7 @@ def test_one_program_serves_every_q_schedule_and_direction(model, data, caplog):
     def frozen(num, persistence):
         betas = np.linspace(0.0, 1.0, num)
         params = LeapfrogParams(np.ones((num, 3), np.float32), np.full(num, 0.3, np.float32))
-        return qp.kernels.FrozenKernel(qp.HMC(1, 2, persistence=persistence), betas, params)
+        return qp.kernels.FrozenKernel(qp.HMC(1, 2, preconditioner="diagonal", persistence=persistence), betas, params)
 
     def compiled(function):
         caplog.clear()
