@@ -142,7 +142,7 @@ def begin(
     annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
     positions = None if points is None else evaluator.layout.rows(points)
     state = _begin(annealing, positions, *(draw or (None, 0)))
-    if is_traced(betas):
+    if betas is not None and is_traced(betas):
         state = state._replace(beta=betas[0].astype(state.beta.dtype))  # not 0 where they descend
     return annealing, state
 

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._types import Point
+from .._types import AnyArray, Point
 from ..algorithms import AIS, BDMC
 from ..algorithms.bdmc import REVERSE, one_per_chain
 from ..annealing import anneal_groups
@@ -101,15 +101,15 @@ def _run_chains(
     kernel: AbstractKernel[Any],
     fitted: bool,
     chunk_size: int | None,
-    betas: Array,
-    num_steps: Array,
+    betas: AnyArray,
+    num_steps: AnyArray,
     x: Point,
     points: Point,
     streams: Any,
 ) -> tuple[Array, ...]:
     """Log weights, the sum of the acceptance rates over the steps, and the status, for each observation."""
 
-    def one(kernel: AbstractKernel[Any], x: Point, points: Point, stream: Any) -> tuple[Array, ...]:
+    def one(kernel: AbstractKernel[Any], x: Point, points: Point, stream: Any) -> tuple[Any, ...]:
         num_chains = jax.tree.leaves(points)[0].shape[0]
         algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
         annealing, state = algorithm.begin_at(path_of(x), points, kernel, None, stream)
