@@ -164,10 +164,10 @@ EXPERIMENT = Experiment(
         "tuned": list(TUNED),
         "q": [0.0, 0.9, 0.99, 0.999, 1.0, 1.01, 1.1, 2.0],
         "varying": ["0.9:1", "1:0.9", "0.99:1", "1:0.99"],
-        "budget": 60_000,
+        "budget": 30_000,
         "num_distributions": 12,
         "moves": 5,
-        "num_pilot": 256,
+        "num_pilot": 200,
     },
     smoke={
         "problems": ["heavy target", "hard bounds"],
@@ -183,6 +183,6 @@ EXPERIMENT = Experiment(
     pictures=pictures,
     sheets=sheets,
     claims=claims,
-    num_seeds=8,
+    num_seeds=6,
     smoke_seeds=4,
 )
