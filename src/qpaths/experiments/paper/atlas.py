@@ -3,7 +3,7 @@
 This is not in the paper, which tunes neither kernel, schedule nor reference. Every problem has a known log evidence
 (`parts/atlas_problems.py`). Sequential Monte Carlo runs along paths of many orders q, also along paths whose q changes
 from the base to the target, and every run of a problem makes the same number of evaluations. q is chosen by the mean
-estimate of the log evidence, a lower bound that needs no truth, on half of the seeds, and judged on the other half.
+estimate of the log evidence, a lower bound that needs no truth; for each seed the other seeds choose.
 
 Settings:
     problems: Which problems.
@@ -156,7 +156,7 @@ EXPERIMENT = Experiment(
     about="Sequential Monte Carlo on small problems with a known log evidence, at equal numbers of evaluations. "
     "Not tuned: the prior as base, 12 distributions at equal distances in beta, 5 random-walk moves. Tuned: a schedule "
     "of equal steps, found for each q; HMC with the covariance and step size of a pilot; a reference fitted to the "
-    "target. q is chosen by the mean estimate of the log evidence on half of the seeds and judged on the other half.",
+    "target. q is chosen by the mean estimate of the log evidence; for each seed the other seeds choose.",
     settings={
         "problems": list(PROBLEMS),
         "tuned": ["nothing", "schedule", "both", "reference"],
