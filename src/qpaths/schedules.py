@@ -257,3 +257,19 @@ def respace(
     cumulative = xp.concatenate([xp.zeros(1, costs.dtype), xp.cumsum(costs)])
     levels = xp.linspace(0.0, 1.0, num or betas.shape[0], dtype=costs.dtype) * cumulative[-1]
     return _between_ends(xp.interp(levels, cumulative, betas))
+
+
+_LEAST_PADDED = 2**15
+
+
+def padded(betas: Float[AnyArray, " num"]) -> Float[AnyArray, " size"]:
+    """The betas, filled up with the last one to one of a few lengths.
+
+    So a compiled program sees arrays of one shape, and the number of steps is a number (`qpaths.annealing.
+    anneal_groups`).
+    """
+    num = betas.shape[0]
+    size = max(_LEAST_PADDED, 1 << (num - 1).bit_length())
+    if is_concrete(betas):
+        betas = np.asarray(betas)
+    return namespace(betas).pad(betas, (0, size - num), mode="edge")

@@ -78,6 +78,10 @@ def _values(name, settings, rng):
         delta = {"ess": 1e-4, "ess_code": 1e-4, "tuned": 0.0}.get(settings["column"], settings["delta"])
         error = 0.01 * rng.gamma(2.0) if settings["column"] == "tuned" else scale * _error(delta, rng)
         return {**_smc(TRUTHS[settings["dataset"]].log_evidence - error, delta), "spent": 0}
+    if name == "atlas":
+        names = [f"{q:g}" for q in settings["q"]] + settings["varying"]
+        sizes = np.array([{"0.9": 0.5, "0.9:1": 0.25}.get(name, 1.0) for name in names])
+        return {"log_evidence": list(-7.0 - 0.1 * sizes * rng.gamma(100.0)), "truth": -7.0, "num_particles": 500}
     if name == "ablation":
         truth = {"toy": 0.0, **{name: truth.log_evidence for name, truth in TRUTHS.items()}}[settings["problem"]]
         size = {"none": 30.0, "q above 1 alone": 90.0, "all": 0.1}.get(settings["variant"], 5.0)

@@ -177,25 +177,45 @@ def test_forward_half_of_the_released_protocol(problem, data):
     np.testing.assert_allclose(forward.forward, both.forward, rtol=1e-6)
 
 
-def test_what_is_compiled_before_is_not_compiled_again(problem, data, caplog):
+def test_one_program_serves_every_q_schedule_and_direction(model, data, caplog):
+    """One compilation of the chains, done by `compile_bounds`; numbers of steps and q are no shapes."""
     z, x = data
-    algorithm = qp.BDMC(3, SCHEDULE, KERNEL)
 
-    def compiled(*functions):
+    def frozen(num, persistence):
+        betas = np.linspace(0.0, 1.0, num)
+        params = LeapfrogParams(np.ones((num, 3), np.float32), np.full(num, 0.3, np.float32))
+        return qp.kernels.FrozenKernel(qp.HMC(1, 2, preconditioner="diagonal", persistence=persistence), betas, params)
+
+    def compiled(function):
         caplog.clear()
         with jax.log_compiles():
-            for function in functions:
-                function()
-        return sum("Compiling jit(_run" in record.getMessage() for record in caplog.records)
+            function()
+        return sum("Compiling jit(_run_chains" in record.getMessage() for record in caplog.records)
 
-    first = compiled(
-        lambda: compile_bounds(problem, x, z, algorithm), lambda: compile_lower(problem, x, algorithm.forward)
-    )
-    then = compiled(
-        lambda: evaluate_bounds(problem, x, z, algorithm, key=KEY),
-        lambda: evaluate_lower(problem, x, algorithm.forward, key=KEY),
-    )
-    assert (first, then) == (2, 0)
+    def evaluated(q, num, persistence):
+        problem, kernel = DecoderProblem(model.decoder, q=q), frozen(num, persistence)
+        algorithm = qp.BDMC(3, qp.LinearSchedule(num), kernel)
+        both = evaluate_bounds(problem, x, z, algorithm, key=KEY)
+        forward = evaluate_lower(problem, x, algorithm.forward, key=KEY)
+        np.testing.assert_array_equal(forward.forward, both.forward)
+        return both
+
+    algorithm = qp.BDMC(3, qp.LinearSchedule(5), frozen(5, 0.0))
+    assert compiled(lambda: compile_bounds(DecoderProblem(model.decoder, q=0.9), x, z, algorithm)) == 1
+    assert compiled(lambda: compile_lower(DecoderProblem(model.decoder, q=0.9), x, algorithm.forward)) == 0
+    cases = [(1.0, 5, 0.0), (0.9, 9, 0.7), (1.2, 300, 0.0)]
+    found = []
+    assert compiled(lambda: found.extend(evaluated(*case) for case in cases)) == 0
+    # The same numbers as the algorithm gives alone, although the program serves all of them.
+    for (q, num, persistence), bounds in zip(cases[:2], found, strict=False):
+        path = DecoderProblem(model.decoder, q=q)(x[1])
+        alone = qp.BDMC(3, qp.LinearSchedule(num), frozen(num, persistence))
+        one = jax.jit(lambda z, key, path=path, alone=alone: alone.run(path, z, key=key))(
+            z[1], jax.random.fold_in(KEY, 1)
+        )
+        np.testing.assert_allclose(bounds.forward[1], one.forward.log_weights, rtol=1e-4)
+        np.testing.assert_allclose(bounds.reverse[1], one.reverse.log_weights, rtol=1e-4)
+        np.testing.assert_allclose(bounds.acceptance[1], np.mean(one.forward.stats["acceptance"]), rtol=1e-4)
 
 
 @pytest.mark.parametrize(("host", "num"), [(True, 30), (False, 300)])

@@ -19,7 +19,7 @@ from ..schedules import AbstractSchedule, FixedSchedule
 from ..standard_errors import few_replicas
 from .ais import AIS, check_chains, lower_bound
 
-_REVERSE = 1000
+REVERSE = 1000
 """Folded into the key of the reverse chains; the forward ones have the key itself, as an AIS would."""
 
 
@@ -68,7 +68,7 @@ class BDMC(eqx.Module):
         annealing, state = self.forward.begin(path, key=stream)
         state, stats = anneal(annealing, state)
         found = self.forward.finish(annealing, state, stats)
-        reverse = self.reverse(path, points, key=stream.fold(_REVERSE), kernel=annealing.kernel)
+        reverse = self.reverse(path, points, key=stream.fold(REVERSE), kernel=annealing.kernel)
         return bounds_of(found, reverse, _upper_se(found.log_weights, state.increments, reverse.log_weights, num_draws))
 
     def reverse(

@@ -2,6 +2,7 @@
 
 from .loop import Annealing as Annealing
 from .loop import anneal as anneal
+from .loop import anneal_groups as anneal_groups
 from .loop import begin as begin
 from .population import Fault as Fault
 from .population import Population as Population

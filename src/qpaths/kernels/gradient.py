@@ -40,7 +40,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     preconditioner: eqx.AbstractVar[str]
     jitter: eqx.AbstractVar[ScalarLike]
     target_acceptance: eqx.AbstractVar[ScalarLike]
-    persistence: eqx.AbstractVar[float]
+    persistence: eqx.AbstractVar[ScalarLike]
     spread: eqx.AbstractVar[ScalarLike]
 
     def __check_init__(self) -> None:
@@ -55,7 +55,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             raise ValueError(
                 f"`target_acceptance` must lie in (0, 1), got {self.target_acceptance}: it is a share of the proposals."
             )
-        if not 0 <= self.persistence < 1:
+        if is_concrete(self.persistence) and not 0 <= self.persistence < 1:
             raise ValueError(f"`persistence` must lie in [0, 1), got {self.persistence}: 0 draws momenta afresh.")
         if is_concrete(self.spread) and not self.spread >= 1:
             raise ValueError(f"`spread` must be at least 1, got {self.spread}: it is a factor of the step size.")
@@ -92,8 +92,8 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return LeapfrogParams(scale(low.scale, high.scale, share), step_size)
 
     def equip(self, particles: Particles, stream: Any) -> Particles:
-        """With a standard normal momentum where momenta are kept."""
-        if not self.persistence:
+        """With a standard normal momentum where momenta are kept, or may be: a share in an array counts as kept."""
+        if isinstance(self.persistence, float | int) and not self.persistence:
             return particles
         num, dimension = particles.position.shape
         normal, _ = stream.fold(_MOMENTA).rows(num).draw(num, 1, dimension, 0, dtype=particles.position.dtype)
@@ -258,7 +258,7 @@ class HMC(_LeapfrogKernel):
     preconditioner: str = eqx.field(static=True, default="dense")
     jitter: ScalarLike = 0.2
     target_acceptance: ScalarLike = 0.85
-    persistence: float = eqx.field(static=True, default=0.0)
+    persistence: ScalarLike = 0.0
     spread: ScalarLike = 1.0
 
 

@@ -1,4 +1,4 @@
-"""Many observations at once: bounds on log p(x) for each, in one compiled program."""
+"""Many observations at once: bounds on log p(x) for each."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from ..memory import ran_out
 from ..paths import AbstractPath
 from .batches import in_batches, num_of, on_devices, rows_of, size_of
 from .bounds import DecoderBounds
+from .chains import Chains
 from .networks import Decoder, check_rows
 from .posterior import posterior_path
 from .released import ReleasedProtocol
@@ -89,7 +90,8 @@ def evaluate_bounds(
     then that of each. The numbers do not depend on how many there are. The processes of a JAX cluster all make the same
     call, and all get the bounds of all observations.
     """
-    return _run(*_bounds_work(path_of, x, latents, algorithm, key), batch_size, progress, as_devices(devices))
+    arrays = _bounds_arrays(path_of, x, latents, algorithm, key)
+    return _run(Chains.both_ways, Chains.of(path_of, algorithm), arrays, batch_size, progress, as_devices(devices))
 
 
 def evaluate_lower(
@@ -106,73 +108,63 @@ def evaluate_lower(
 
     The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
     """
-    return _run(*_lower_work(path_of, x, algorithm, key), batch_size, progress, as_devices(devices))
+    arrays = _lower_arrays(path_of, x, algorithm, key)
+    return _run(Chains.forward, Chains.of(path_of, algorithm), arrays, batch_size, progress, as_devices(devices))
 
 
 def compile_bounds(
     path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, *, batch_size: int | None = None
 ) -> None:
-    """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed."""
-    _compile(*_bounds_work(path_of, x, latents, algorithm, jax.random.key(0)), batch_size)
+    """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed.
+
+    Other values of q and other schedules share the program.
+    """
+    arrays = _bounds_arrays(path_of, x, latents, algorithm, jax.random.key(0))
+    _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).both_ways, arrays, batch_size)
 
 
 def compile_lower(
     path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, *, batch_size: int | None = None
 ) -> None:
     """As `compile_bounds`, for `evaluate_lower`."""
-    _compile(*_lower_work(path_of, x, algorithm, jax.random.key(0)), batch_size)
-
-
-class _Program:
-    """A function for many observations at once, and what it is always called with."""
-
-    def __init__(self, function: Any, *fixed: Any):
-        self.function = function
-        self.fixed = fixed
-
-    def __call__(self, *arrays: Any) -> DecoderBounds:
-        return _compiled(self.function, self.fixed, arrays)
-
-    def compile(self, *arrays: Any) -> None:
-        _compiled.lower(  # type: ignore[attr-defined]
-            self.function, self.fixed, arrays
-        ).compile()
-
-
-@eqx.filter_jit
-def _compiled(function: Any, fixed: Any, arrays: Any) -> DecoderBounds:
-    return function(*fixed, *arrays)
+    arrays = _lower_arrays(path_of, x, algorithm, jax.random.key(0))
+    _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).forward, arrays, batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Work:
-    """What a device does with its observations: the function, and all that is no array of what it is called with."""
+    """What a device does with its observations: the direction of the chains, and all that is no array of them."""
 
-    function: Any
+    run: Callable[..., DecoderBounds]
     leaves: tuple[Any, ...]
     structure: Any
 
     def __call__(self, shared: Any, numbers: Any, before: Any, rows: Any) -> DecoderBounds:
-        fixed = eqx.combine(shared, jax.tree.unflatten(self.structure, self.leaves))
+        chains = eqx.combine(shared, jax.tree.unflatten(self.structure, self.leaves))
         *observations, key_data = rows
-        return self.function(*fixed, *observations, jax.random.wrap_key_data(key_data))
+        return self.run(chains, *observations, jax.random.wrap_key_data(key_data))
 
 
 def _run(
-    program: _Program, arrays: Any, batch_size: int | None, progress: bool, devices: tuple[Any, ...] | None
+    run: Callable[..., DecoderBounds],
+    chains: Chains,
+    arrays: Any,
+    batch_size: int | None,
+    progress: bool,
+    devices: tuple[Any, ...] | None,
 ) -> DecoderBounds:
     if devices is None:
-        return in_batches(program, arrays, batch_size, progress)
-    shared, rest = eqx.partition(program.fixed, eqx.is_array)
+        return in_batches(lambda *arrays: run(chains, *arrays), arrays, batch_size, progress)
+    shared, rest = eqx.partition(chains, eqx.is_array)
     leaves, structure = jax.tree.flatten(rest)
     *observations, keys = arrays
     arrays = *observations, jax.random.key_data(keys)
-    work = _Work(program.function, tuple(leaves), structure)
-    dtype = layout_of(program.fixed[0](jax.tree.map(lambda leaf: leaf[0], observations[0]))).dtype
+    dtype = layout_of(chains.path_of(jax.tree.map(lambda leaf: leaf[0], observations[0]))).dtype
+    work = _Work(run, tuple(leaves), structure)
     return on_devices(work, portable(shared, dtype), arrays, batch_size, progress, devices)
 
 
-def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+def _bounds_arrays(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key: PRNGKey) -> Any:
     if not isinstance(algorithm, BDMC | ReleasedProtocol):
         raise TypeError(
             f"`algorithm` must be a BDMC or a ReleasedProtocol, got {type(algorithm).__name__}: upper bounds need "
@@ -182,42 +174,17 @@ def _bounds_work(path_of: PathOf, x: Point, latents: Point, algorithm: Any, key:
     num = num_of(x)
     if num_of(latents) != num:
         raise ValueError(f"`latents` must be one for each of the {num} observations, got {num_of(latents)}.")
-    return _Program(_bounds, path_of, algorithm), (x, latents, _keys(key, num))
+    return x, latents, _keys(key, num)
 
 
-def _lower_work(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> tuple[_Program, Any]:
+def _lower_arrays(path_of: PathOf, x: Point, algorithm: Any, key: PRNGKey) -> Any:
     if not isinstance(algorithm, AIS | ReleasedProtocol):
         raise TypeError(
             f"`algorithm` must be an AIS or a ReleasedProtocol, got {type(algorithm).__name__}: the forward half of a "
             f"BDMC is its `forward`; `evaluate_bounds` takes the whole."
         )
     check_rows(_decoder_of(path_of), x)
-    return _Program(_lower, path_of, algorithm), (x, _keys(key, num_of(x)))
-
-
-def _bounds(
-    path_of: PathOf, algorithm: BDMC | ReleasedProtocol, x: Point, latents: Point, keys: Array
-) -> DecoderBounds:
-    def one(x: Point, latent: Point, key: PRNGKey) -> tuple[Any, ...]:
-        result = algorithm.run(path_of(x), latent, key=key)
-        forward, reverse = result.forward, result.reverse
-        acceptance, status = jnp.mean(forward.stats["acceptance"]), jnp.maximum(forward.status, reverse.status)
-        return forward.log_weights, reverse.log_weights, acceptance, status
-
-    return DecoderBounds(*jax.vmap(one)(x, latents, keys))
-
-
-def _lower(path_of: PathOf, algorithm: AIS | ReleasedProtocol, x: Point, keys: Array) -> DecoderBounds:
-    def one(x: Point, key: PRNGKey) -> tuple[Any, ...]:
-        path = path_of(x)
-        if isinstance(algorithm, ReleasedProtocol):
-            result = algorithm.forward(path, key=key)
-        else:
-            result = algorithm.run(path, key=key)
-        none = jnp.zeros(0, result.log_weights.dtype)
-        return result.log_weights, none, jnp.mean(result.stats["acceptance"]), result.status
-
-    return DecoderBounds(*jax.vmap(one)(x, keys))
+    return x, _keys(key, num_of(x))
 
 
 def _decoder_of(path_of: Any) -> Any:
@@ -231,11 +198,11 @@ def _keys(key: PRNGKey, num: int) -> Array:
     return jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num))
 
 
-def _compile(program: _Program, arrays: Any, batch_size: int | None) -> None:
+def _compile(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> None:
     num = num_of(arrays)
     rows = rows_of(num, 0, size_of(num, batch_size))
     try:
-        program.compile(*jax.tree.map(lambda leaf: leaf[rows], arrays))
+        jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))
     except jax.errors.JaxRuntimeError as error:
         if not ran_out(error):  # for which `in_batches` knows an answer
             raise

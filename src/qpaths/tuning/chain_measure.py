@@ -1,26 +1,28 @@
 """Chains of a fixed length, run once with a candidate for their recipe and measured."""
 
-import functools
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from .._types import Point
 from ..algorithms import AIS, BDMC
+from ..algorithms.bdmc import REVERSE, one_per_chain
 from ..algorithms.checks import raise_fault
-from ..annealing import State, anneal
-from ..arrays import namespace, to_host
+from ..annealing import Annealing, State, anneal_groups
+from ..arrays import TracedStream, namespace, to_host
 from ..densities import as_pytree
-from ..evaluation import stream_for
+from ..evaluation import evaluator_of, layout_of
 from ..kernels import HMC, FrozenKernel
+from ..kernels.frozen import shared
 from ..memory import Pieces
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
-from ..schedules import FixedSchedule
+from ..schedules import FixedSchedule, padded
 from .compare import with_delta
 
 _CHAINS = 8
@@ -82,11 +84,12 @@ class Measured(NamedTuple):
     """What chains with some candidate did, averaged over the problems; the chains are the last axis of the weights."""
 
     log_weights: Float[np.ndarray, "problems chains"]
-    acceptance: Float[np.ndarray, " steps"]
-    increment: Float[np.ndarray, " steps"]
-    """Mean log increment of the weights."""
+    acceptance: Float[np.ndarray, " groups"]
+    """Mean acceptance rate in each group of neighboring steps."""
+    increment: Float[np.ndarray, " groups"]
+    """Mean log increment of the weights over each group."""
     variance: Float[np.ndarray, " groups"]
-    """Of the log increment of each group of neighboring steps, over the chains of a problem."""
+    """Of the log increment of each group, over the chains of a problem."""
     spread: Float[np.ndarray, "groups d"]
     """Variance of each coordinate over the chains of a problem, at the end of each group."""
     discrepancy: Float[np.ndarray, " groups"] | None
@@ -142,24 +145,37 @@ class Problems(NamedTuple):
 
 def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
     """Run the chains once: those of a single problem on the host, those of many in one compiled program."""
-    recipe, samples = candidate.recipe, problems.target_samples
     if problems.data is None:
-        found = _measure_one(recipe, None, samples, problems.num_chains, stream)
-        return Measured(*to_host((found[0][None], *found[1:])))
+        return _measure_on_host(problems, candidate, stream)
     keys = jax.random.split(stream.as_key(), problems.num)
-    # Only what the program depends on; a Python number does not widen float32.
-    path = PathOf(as_pytree(recipe.path.path_of), float(candidate.delta))
-    recipe = Recipe(path, recipe.schedule, recipe.kernel)
+    # Only what the program depends on; an array of a Python number does not widen float32.
+    path_of = PathOf(as_pytree(candidate.recipe.path.path_of), jnp.asarray(float(candidate.delta)))
 
     def run(size: int) -> Measured:
         parts = []
         for start in range(0, problems.num, size):
             end = start + size
-            part, own = jax.tree.map(lambda leaf: leaf[start:end], ((problems.data, samples), keys))  # noqa: B023
-            parts.append(to_host(_measure(recipe, *part, problems.num_chains, own)))
+            everything = problems.data, problems.target_samples, keys
+            part = jax.tree.map(lambda leaf: leaf[start:end], everything)  # noqa: B023
+            parts.append(_measure_part(path_of, candidate, problems.num_chains, *part))
         return _together(parts)
 
     return (problems.pieces or Pieces(problems.num, "problems")).run(run)
+
+
+def _measure_part(
+    path_of: PathOf, candidate: Candidate, num_chains: int, data: Any, target_samples: Any, keys: Any
+) -> Measured:
+    kernel, betas = shared(candidate.kernel), candidate.betas
+    ends = 1 + group_ends(betas.size - 1)
+    points, streams = _start(path_of, num_chains, data, keys)
+    one_way = to_host(_one_way(path_of, kernel, padded(betas), ends, data, points, streams))
+    lost = None
+    if target_samples is not None:
+        points, streams = _turn(path_of, num_chains, data, target_samples, keys)
+        back = _one_way(path_of, kernel, padded(betas[::-1]), _from_the_end(ends), data, points, streams)
+        lost = -(one_way[2] + to_host(back)[2][::-1])
+    return _measured(one_way, lost, ends)
 
 
 def _together(parts: list[Measured]) -> Measured:
@@ -171,42 +187,85 @@ def _together(parts: list[Measured]) -> Measured:
     return Measured(np.concatenate([part.log_weights for part in parts]), *means)
 
 
-@functools.partial(jax.jit, static_argnames="num_chains")
-def _measure(recipe: Recipe, data: Any, target_samples: Any, num_chains: int, keys: Any) -> Measured:
-    def one(data: Any, target_sample: Any, key: Any) -> Any:
-        return _measure_one(recipe, data, target_sample, num_chains, key)
-
-    log_weights, *rest = jax.vmap(one)(data, target_samples, keys)
-    rest = [None if values is None else values.mean(axis=0) for values in rest]
-    return Measured(log_weights, *rest)
+def _measured(one_way: Any, lost: Any, ends: np.ndarray) -> Measured:
+    """From the sums over the groups of steps."""
+    log_weights, acceptance, increment, variance, spread = one_way
+    return Measured(log_weights, acceptance / np.diff(ends, prepend=0), increment, variance, spread, lost)
 
 
-def _measure_one(recipe: Recipe, problem: Any, target_sample: Any, num_chains: int, key: Any) -> Any:
-    """The fields of `Measured` for one problem."""
-    path, schedule, kernel = recipe.path(problem), recipe.schedule, recipe.kernel
-    betas, ends = recipe.betas, group_ends(recipe.num_steps)
-    stream = stream_for(key, path, betas, target_sample)
+def _from_the_end(ends: np.ndarray) -> np.ndarray:
+    """Where the same groups end for chains in the other direction."""
+    return np.append(ends[-1] - ends[:-1][::-1], ends[-1])
+
+
+@eqx.filter_jit
+def _start(path_of: Any, num_chains: int, data: Any, keys: Any) -> tuple[Any, Any]:
+    """Draws from the base of each problem, and the random numbers of its chains."""
+
+    def one(data: Any, key: Any) -> tuple[Any, Any]:
+        _, start, run = TracedStream(key).split(3)
+        evaluator = evaluator_of(path_of(data), run, with_slopes=True)
+        return evaluator.layout.points(evaluator.draw(start, num_chains)), run
+
+    return jax.vmap(one)(data, keys)
+
+
+@eqx.filter_jit
+def _turn(path_of: Any, num_chains: int, data: Any, target_samples: Any, keys: Any) -> tuple[Any, Any]:
+    """As `_start`, at the other end of the path."""
+
+    def one(data: Any, sample: Any, key: Any) -> tuple[Any, Any]:
+        return one_per_chain(sample, layout_of(path_of(data)), num_chains), TracedStream(key).fold(REVERSE)
+
+    return jax.vmap(one)(data, target_samples, keys)
+
+
+@eqx.filter_jit
+def _one_way(path_of: Any, kernel: Any, betas: Any, ends: Any, data: Any, points: Any, streams: Any) -> Any:
+    """Means over the problems of what `_groups` measures, but all log weights.
+
+    The betas, the number of steps, q and the parameters of the kernel are no shapes: all candidates with the same
+    number of leapfrog steps, in both directions, run one program.
+    """
+
+    def one(data: Any, points: Any, stream: Any) -> Any:
+        algorithm = AIS(jax.tree.leaves(points)[0].shape[0], FixedSchedule(betas), kernel)
+        return _groups(*algorithm.begin_at(path_of(data), points, kernel, None, stream), ends)[1]
+
+    log_weights, *rest = jax.vmap(one)(data, points, streams)
+    return log_weights, *(values.mean(axis=0) for values in rest)
+
+
+def _groups(annealing: Annealing, state: State, ends: Any) -> tuple[State, Any]:
+    """The last state, and log weights, acceptance, increment, variance and spread of groups that end at `ends`."""
+
+    def add(state: State, stats: dict[str, Any]) -> Any:
+        return stats["acceptance"], stats["increment"]
+
+    def keep(state: State) -> Any:
+        return state.log_weights, state.particles.position.var(axis=0, ddof=1)
+
+    end, (acceptance, increment), (log_weights, spread) = anneal_groups(annealing, state, ends, add=add, keep=keep)
+    xp = namespace(log_weights)
+    groups = xp.diff(log_weights, axis=0, prepend=xp.zeros_like(log_weights[:1]))
+    return end, (log_weights[-1], acceptance, increment, xp.var(groups, axis=1, ddof=1), spread)
+
+
+def _measure_on_host(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
+    """The same for a single problem, with the arithmetic on the host."""
+    path, schedule, kernel = candidate.recipe.path(None), candidate.recipe.schedule, candidate.kernel
+    ends, num_chains = 1 + group_ends(candidate.recipe.num_steps), problems.num_chains
     annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=stream)
-
-    def record(state: State, stats: dict[str, Any]) -> dict[str, Any]:
-        spread = state.particles.position.var(axis=0, ddof=1)
-        kept = {name: stats[name] for name in ("acceptance", "increment")}
-        return {**kept, "log_weights": state.log_weights, "spread": spread}
-
-    end, rows = anneal(annealing, state, record=record)
-    raise_fault(annealing.evaluator, end.fault, betas)
-    xp = namespace(rows)
-    log_weights = rows["log_weights"]
-    groups = xp.diff(log_weights[ends], axis=0, prepend=xp.zeros((1, num_chains), log_weights.dtype))
-    found = log_weights[-1], rows["acceptance"], rows["increment"], xp.var(groups, axis=1, ddof=1), rows["spread"][ends]
-    if target_sample is None:
-        return *found, None
-    reverse = BDMC(num_chains, schedule, kernel).reverse(
-        path, target_sample, key=stream.fold(1000)
-    )  # far from the streams of the chains
-    # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
-    lost = xp.cumsum(-(rows["increment"] + reverse.stats["increment"][::-1]))[ends]
-    return *found, xp.diff(lost, prepend=0.0)
+    end, one_way = _groups(annealing, state, ends)
+    raise_fault(annealing.evaluator, end.fault, candidate.betas)
+    lost = None
+    if problems.target_samples is not None:
+        back = BDMC(num_chains, schedule, kernel).reverse(path, problems.target_samples, key=stream.fold(REVERSE))
+        # Step k of the forward chain and step num - k of the reverse one lie between the same two distributions.
+        steps = np.append(0, _from_the_end(ends)[:-1])
+        lost = -(one_way[2] + np.add.reduceat(back.stats["increment"], steps)[::-1])
+    one_way = (one_way[0][None], *one_way[1:])
+    return _measured(one_way, lost, ends)
 
 
 def group_ends(num_steps: int) -> np.ndarray:
@@ -214,8 +273,7 @@ def group_ends(num_steps: int) -> np.ndarray:
     return np.array([group[-1] for group in np.array_split(np.arange(num_steps), min(_GROUPS, num_steps))])
 
 
-def smooth(values: Float[np.ndarray, " steps"]) -> Float[np.ndarray, " steps"]:
-    """Means over groups of neighbors, linear in between."""
-    groups = np.array_split(np.arange(values.size), min(_GROUPS, values.size))
-    centres = [np.mean(group) for group in groups]
-    return np.interp(np.arange(values.size), centres, [np.mean(values[group]) for group in groups])
+def smooth(values: Float[np.ndarray, " groups"], num_steps: int) -> Float[np.ndarray, " steps"]:
+    """A value for every step from those of groups of neighbors: linear between the middles of the groups."""
+    centers = [np.mean(group) for group in np.array_split(np.arange(num_steps), values.size)]
+    return np.interp(np.arange(num_steps), centers, values)

@@ -35,7 +35,7 @@ def improve(candidate: Candidate, measured: Measured, gain: float) -> Candidate:
     """
     ends = group_ends(candidate.betas.size - 1)
     sizes = np.diff(ends, prepend=-1)
-    error = smooth(measured.acceptance) - candidate.target_acceptance
+    error = smooth(measured.acceptance, candidate.betas.size - 1) - candidate.target_acceptance
     error = error / np.where(error > 0, 1 - candidate.target_acceptance, candidate.target_acceptance)
     costs = np.where(np.isfinite(measured.variance), measured.variance, np.inf)
     if measured.discrepancy is not None:
@@ -80,8 +80,10 @@ def with_q(candidate: Candidate, measured: Measured, delta: float) -> Candidate:
     The target's share in the score of a q-path is `sigmoid(logit(beta) + delta r)`, with r the log ratio of target and
     base, whose mean at each beta of a geometric path is its mean increment there.
     """
-    ratio = np.interp(candidate.betas[1:-1], candidate.betas[1:], smooth(measured.increment / np.diff(candidate.betas)))
-    inner = candidate.betas[1:-1]
+    betas, num_steps = candidate.betas, candidate.betas.size - 1
+    ratio = measured.increment / np.diff(betas[1 + group_ends(num_steps)], prepend=0.0)
+    inner = betas[1:-1]
+    ratio = np.interp(inner, betas[1:], smooth(ratio, num_steps))
     shifted = sigmoid(np.log(inner) - np.log1p(-inner) - delta * ratio)
     # The ratio is measured with noise; betas must increase all the same.
     ordered = np.maximum.accumulate(np.concatenate([[0.0], shifted, [1.0]]))

@@ -16,7 +16,7 @@ from qpaths.experiments.registry import find, find_all
 
 PICTURES = ["fig2", "fig3", "fig_moments", "fig_student", "fig_escort"]
 
-SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "ablation", "omniglot_bdmc", "omniglot_ais"]
+SYNTHETIC = ["toy_bdmc", "fig4", "table1", "fig_varying_n", "ablation", "atlas", "omniglot_bdmc", "omniglot_ais"]
 
 NUM_PROGRAMS = {"fig4": 1, "table1": 3, "fig_varying_n": 2}
 """Programs in the small version, by the shape of the data, their precision, and whether gradients are needed.

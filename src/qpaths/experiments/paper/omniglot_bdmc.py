@@ -14,7 +14,7 @@ Settings:
     q, num_distributions: Values of q, and numbers of distributions.
     num_leapfrog, num_chains: Leapfrog steps of a move, and chains for each image.
     num_images, num_pilot_images: Images of a seed, and further images for the pilots.
-    precision: Of gradients and matrix products: mixed, float32, tensorfloat32.
+    precision: Of gradients and matrix products: mixed, fast, float32, tensorfloat32.
 
 Rows:
     lower, upper, lower_se: Mean bounds over the images.
@@ -215,7 +215,7 @@ EXPERIMENT = Experiment(
     name="omniglot_bdmc",
     title="gaps of bidirectional Monte Carlo on a decoder model, by q and number of distributions",
     paper="Figures 7b and 11 (section 7.2)",
-    duration="15 min on an H200",
+    duration="11 min on an H200",
     about="Annealing from the prior, or the encoder, to the posterior of each of 2,500 images that the model itself "
     "drew, forwards and backwards, with Hamiltonian Monte Carlo; 10 chains each, whose weights are averaged under the "
     "log. The released protocol adapts the step size of each chain as it goes. The other columns are tuned on other "

@@ -14,7 +14,7 @@ from qpaths.experiments.paper import omniglot_ais, omniglot_bdmc
 from qpaths.experiments.paper.parts import decoders
 from qpaths.experiments.registry import find
 from qpaths.experiments.settings import rehearsed
-from qpaths.models import VAE, evaluate
+from qpaths.models import VAE, chains
 from qpaths.models import omniglot as data
 
 SETTINGS = {
@@ -51,25 +51,18 @@ def test_forward_chains_are_those_of_both_directions(column, weights):
     np.testing.assert_allclose(np.mean(both["gaps"]), both["upper"] - both["lower"], atol=1e-4)
 
 
-class _SmallDevice:
-    """A compiled function on a device that has room for three images."""
-
-    def __init__(self, function):
-        self.function = function
-
-    def __call__(self, *arguments):
-        if len(arguments[2][0]) > 3:
-            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
-        return self.function(*arguments)
-
-    def lower(self, *arguments):
-        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory while tuning")
-
-
 def test_a_run_goes_on_where_the_device_has_no_memory(weights, monkeypatch):
     settings = {**SETTINGS, "model": weights, "column": "released"}
     wanted = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
-    monkeypatch.setattr(evaluate, "_compiled", _SmallDevice(evaluate._compiled))
+    run = chains._run_chains
+
+    def on_a_small_device(path_of, kernel, fitted, chunk_size, betas, num_steps, x, *arrays):
+        """A device that has room for three images."""
+        if len(x) > 3:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
+        return run(path_of, kernel, fitted, chunk_size, betas, num_steps, x, *arrays)
+
+    monkeypatch.setattr(chains, "_run_chains", on_a_small_device)
     with pytest.warns(UserWarning, match="no memory for that many observations at once: 3 from now on"):
         found = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
     assert found["gaps"] == wanted["gaps"]
@@ -127,7 +120,7 @@ def test_what_ships_with_the_package_has_no_digest():
         (["omniglot_bdmc", "--smoke", "--set", "model=nan.npz"], "entries that are NaN or infinite"),
         (["omniglot_bdmc", "--smoke", "--set", "model=wide.npz"], "decoder.0.weight must have shape (out, in)"),
         (["omniglot_bdmc", "--smoke", "--set", "base=sky"], "`base` must be among prior, encoder, got 'sky'"),
-        (["omniglot_bdmc", "--smoke", "--set", "precision=high"], "`precision` must be among mixed, float32"),
+        (["omniglot_bdmc", "--smoke", "--set", "precision=high"], "`precision` must be among mixed, fast, float32"),
         (["omniglot_ais", "--smoke", "--set", "images=find"], "neither chardata.mat nor omniglot28_strokes.npz"),
         (["omniglot_ais", "--smoke", "--set", "images=gray.npz"], "must lie in [0, 1], got 7"),
         (["omniglot_ais", "--smoke", "--set", "images=narrow.npz"], "one image of 784 pixels per row"),

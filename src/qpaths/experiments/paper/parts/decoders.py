@@ -49,10 +49,18 @@ BASES = "prior", "encoder"
 """Where the annealing starts."""
 
 PAPER_WEIGHTS = "vae_paper.npz"
-PRECISIONS = {"mixed": "highest", "float32": "highest", "tensorfloat32": "tensorfloat32"}
-"""Precision of matrix products, by setting. `mixed` follows gradients in bfloat16; its densities are in float32."""
+PRECISIONS = {
+    "mixed": "highest",
+    "fast": "tensorfloat32",
+    "float32": "highest",
+    "tensorfloat32": "tensorfloat32",
+}
+"""Precision of matrix products, by setting.
 
-_LONGEST_PILOT = 500
+`mixed` and `fast` follow gradients in bfloat16; their densities are in float32 and in TF32.
+"""
+
+_LONGEST_PILOT = 250
 """Distributions of a pilot; longer runs have the same settings on a finer schedule."""
 
 _ENOUGH_CHAINS = 1000
@@ -138,11 +146,11 @@ def check(settings: Settings) -> None:
 def problem_of(settings: Settings) -> DecoderProblem:
     """The annealing problem of a run: a path for every image.
 
-    With precision `mixed` a decoder in bfloat16 guides the gradients; densities and weights stay in float32.
+    With precision `mixed` or `fast` a decoder in bfloat16 guides the gradients; densities and weights do not use it.
     """
     model = load_model(settings["model"])
     encoder = model.encoder if settings["base"] == "encoder" else None
-    guide = low_precision(model.decoder) if settings["precision"] == "mixed" else None
+    guide = low_precision(model.decoder) if settings["precision"] in ("mixed", "fast") else None
     return DecoderProblem(model.decoder, q=settings["q"], encoder=encoder, guide=guide)
 
 
@@ -177,7 +185,7 @@ class ChainPlan(NamedTuple):
 def plan_of(settings: Settings, seed: int) -> ChainPlan:
     """The plan of a run: released settings, or settings from pilots.
 
-    Pilots have at most 500 distributions. Longer runs use the same settings on a finer schedule. The column `split`
+    Pilots have at most 250 distributions. Longer runs use the same settings on a finer schedule. The column `split`
     also chooses the leapfrog steps, and has as many distributions as the same number of gradients allows.
     """
     column, num, num_leapfrog = settings["column"], settings["num_distributions"], settings["num_leapfrog"]

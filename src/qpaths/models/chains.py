@@ -1,0 +1,121 @@
+"""Annealed chains of many observations at once.
+
+One compiled program serves all values of q, all schedules and both directions: the path, the betas, the number of steps
+and the parameters of the kernel are arguments, and no shape depends on them. What remains fixed is the model, the
+number of observations and chains, and the number of leapfrog steps.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from .._types import AnyArray, Point
+from ..algorithms import AIS, BDMC
+from ..algorithms.bdmc import REVERSE, one_per_chain
+from ..annealing import anneal_groups
+from ..arrays import TracedStream
+from ..evaluation import evaluator_of, layout_of
+from ..kernels import AbstractKernel
+from ..kernels.frozen import shared
+from ..schedules import FixedSchedule, padded
+from .bounds import DecoderBounds
+from .released import ReleasedProtocol
+
+
+class Chains(NamedTuple):
+    """Chains with the settings of an algorithm, whose kernel is fitted to each observation where it needs a fit.
+
+    `num_steps` is the length of the run; 0 compiles the program and makes no step.
+    """
+
+    path_of: Any
+    algorithm: AIS
+    num_steps: int
+
+    @staticmethod
+    def of(path_of: Any, algorithm: AIS | BDMC | ReleasedProtocol) -> "Chains":
+        """The chains of an algorithm in full length."""
+        both = algorithm.both_ways if isinstance(algorithm, ReleasedProtocol) else algorithm
+        forward = both.forward if isinstance(both, BDMC) else both
+        return Chains(path_of, forward, forward.betas.shape[0] - 1)
+
+    def forward(self, x: Point, keys: Array) -> DecoderBounds:
+        """Lower bounds alone."""
+        kernel, points, _, streams = self._start(x, None, keys)
+        log_weights, acceptance, status = self._run(kernel, x, points, streams, self.algorithm.betas)
+        return DecoderBounds(log_weights, log_weights[:, :0], acceptance, status)
+
+    def both_ways(self, x: Point, latents: Point, keys: Array) -> DecoderBounds:
+        """Bounds from both sides; `latents` are exact draws from the posteriors."""
+        betas = self.algorithm.betas
+        kernel, points, ends, streams = self._start(x, latents, keys)
+        forward, acceptance, status = self._run(kernel, x, points, streams, betas)
+        reverse, _, reverse_status = self._run(kernel, x, ends, _reverse_streams(keys), betas[::-1])
+        return DecoderBounds(forward, reverse, acceptance, jnp.maximum(status, reverse_status))
+
+    def _start(self, x: Point, latents: Point | None, keys: Array) -> tuple[AbstractKernel[Any], Point, Point, Any]:
+        algorithm = self.algorithm
+        to_fit = algorithm if algorithm.kernel.needs_fit else None
+        kernel, *rest = _start(self.path_of, to_fit, algorithm.num_chains, x, latents, keys)
+        return shared(algorithm.kernel) if to_fit is None else kernel, *rest
+
+    def _run(self, kernel: Any, x: Point, points: Point, streams: Any, betas: AnyArray) -> tuple[Array, ...]:
+        num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
+        chunk_size = self.algorithm.chunk_size
+        log_weights, accepted, status = _run_chains(
+            self.path_of, kernel, fitted, chunk_size, padded(betas), num, x, points, streams
+        )
+        return log_weights, accepted / (betas.size - 1), status
+
+
+@eqx.filter_jit
+def _start(
+    path_of: Any, to_fit: AIS | None, num_chains: int, x: Point, latents: Point | None, keys: Array
+) -> tuple[Any, Point, Point, Any]:
+    """For each observation a fitted kernel or None, draws from the base, draws from the posterior, and a stream."""
+
+    def one(x: Point, latent: Point | None, key: Any) -> tuple[Any, Point, Point, Any]:
+        path = path_of(x)
+        pilot, start, run = TracedStream(key).split(3)
+        kernel = None if to_fit is None else to_fit.fitted(path, pilot)
+        evaluator = evaluator_of(path, run, with_slopes=True)
+        points = evaluator.layout.points(evaluator.draw(start, num_chains))
+        ends = None if latent is None else one_per_chain(latent, layout_of(path), num_chains)
+        return kernel, points, ends, run
+
+    return jax.vmap(one, in_axes=(0, None if latents is None else 0, 0))(x, latents, keys)
+
+
+@jax.jit
+def _reverse_streams(keys: Array) -> Any:
+    return jax.vmap(lambda key: TracedStream(key).fold(REVERSE))(keys)
+
+
+@eqx.filter_jit
+def _run_chains(
+    path_of: Any,
+    kernel: AbstractKernel[Any],
+    fitted: bool,
+    chunk_size: int | None,
+    betas: AnyArray,
+    num_steps: AnyArray,
+    x: Point,
+    points: Point,
+    streams: Any,
+) -> tuple[Array, ...]:
+    """Log weights, the sum of the acceptance rates over the steps, and the status, for each observation."""
+
+    def one(kernel: AbstractKernel[Any], x: Point, points: Point, stream: Any) -> tuple[Any, ...]:
+        num_chains = jax.tree.leaves(points)[0].shape[0]
+        algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
+        annealing, state = algorithm.begin_at(path_of(x), points, kernel, None, stream)
+        end, sums, _ = anneal_groups(
+            annealing, state, num_steps, add=lambda state, stats: stats["acceptance"], keep=lambda state: ()
+        )
+        return end.log_weights, sums[0], end.fault.status
+
+    return jax.vmap(one, in_axes=(0 if fitted else None, 0, 0, 0))(kernel, x, points, streams)
