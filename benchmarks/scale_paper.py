@@ -12,8 +12,9 @@ import time
 
 GPU, CORE = 12.0e6, 7.7e3
 """Transitions of HMC a second, 10 leapfrog steps on the paper's decoder: one H200, and one core."""
-COMPILE = {"GPU": 30.0, "core": 8.5}
-"""Seconds until a new worker has compiled the program."""
+COMPILE = {"GPU": 7.5, "core": 8.5}
+"""Seconds until a new worker has compiled the program; on the GPU (814 - 389) s for 57 runs of `results/omniglot.md`,
+with their pilots."""
 TASK, ROW, COMMIT = 3.0e-3, 1.0e-4, 5.0e-3
 """CPU seconds of client and scheduler for a task, of a sweep for a row, and of the disk for a transaction."""
 POINT_HERE = 8.0e-5
@@ -34,12 +35,12 @@ def shown(seconds):
     return f"{seconds:.3g} s"
 
 
-def wall(work, num_workers, num_tasks, start):
+def wall(work, num_workers, num_tasks, num_rows, start):
     """Seconds with some workers: the slowest of workers, scheduler and store, after the start; and which it is."""
     waves = math.ceil(num_tasks / num_workers)
-    each = {"workers": waves * work / num_tasks, "scheduler": num_tasks * TASK, "store": num_tasks * COMMIT}
+    each = {"workers": waves * work / num_tasks, "scheduler": num_tasks * TASK, "store": num_rows * ROW}
     slowest = max(each, key=each.get)
-    return start + each[slowest], slowest if each[slowest] > start else "start-up"
+    return start + each[slowest], slowest if each[slowest] > start else "start"
 
 
 def decoder():
@@ -48,7 +49,7 @@ def decoder():
         transitions = OBSERVATIONS * CHAINS * num_distributions
         for kind, rate, batch in (("GPU", GPU, BATCH), ("core", CORE, BATCH // 25)):
             num_tasks = OBSERVATIONS // batch
-            cells = [wall(transitions / rate, num, num_tasks, COMPILE[kind]) for num in WORKERS]
+            cells = [wall(transitions / rate, num, num_tasks, num_tasks, COMPILE[kind]) for num in WORKERS]
             words = " | ".join(f"{shown(seconds)} ({limit})" for seconds, limit in cells)
             print(f"| {num_distributions} | {kind} | {num_tasks:,} | {words} |")
     size = OBSERVATIONS * PIXELS
@@ -61,7 +62,7 @@ def models():
         cells = []
         for num in WORKERS:
             size = max(1, min(int(max(0.25, num / 400) / seconds), num_runs // (4 * num)))
-            cells.append(wall(seconds * num_runs, num, math.ceil(num_runs / size), 10.0))
+            cells.append(wall(seconds * num_runs, num, math.ceil(num_runs / size), num_runs, 10.0))
         words = " | ".join(f"{shown(time)} ({limit})" for time, limit in cells)
         print(f"| {seconds:,.0f} | {num_runs:,} | {words} |")
 
