@@ -1,6 +1,6 @@
 """Many workers: what an executor gains, what sweep, scheduler and store can take, and what dying workers cost.
 
-    python benchmarks/scale.py [equal] [processes] [workers] [store] [scheduler] [killed]
+    python benchmarks/scale.py [equal] [processes] [workers] [simulated] [store] [scheduler] [killed]
 
 Without arguments all of them, some 20 minutes. `processes` and `workers` sleep at each point, as a likelihood that
 waits for another program does: they measure the executor and not how busy the machine is. Results with the wanted
@@ -8,6 +8,7 @@ figures are in `benchmarks/results/scale.md`.
 """
 
 import concurrent.futures
+import heapq
 import multiprocessing
 import os
 import random
@@ -91,22 +92,106 @@ def napping(x):
 
 
 def processes(budget=20_000):
-    """Seconds with one process and with two."""
-    seconds = {}
-    for num in (1, 2):
+    """Seconds with one process and with two, both calls at the same time: so they meet the same load."""
+
+    def run(num):
         with concurrent.futures.ProcessPoolExecutor(num, SPAWN) as pool:
-            result, wall, cpu = evidence(slow, pool, budget)
-        seconds[num] = wall
-        print(f"| {num} | {result.num_evaluations.total:,} | {wall:.1f} | {cpu:.1f} |", flush=True)
-    print(f"Two processes are {seconds[1] / seconds[2]:.2f} times faster than one.", flush=True)
+            pool.submit(os.getpid).result()
+            result, wall, _ = evidence(slow, pool, budget)
+        print(f"| {num} | {result.num_evaluations.total:,} | {wall:.1f} |", flush=True)
+        return wall
+
+    with concurrent.futures.ThreadPoolExecutor(2) as both:
+        one, two = both.map(run, (1, 2))
+    print(f"Two processes are {one / two:.2f} times faster than one.", flush=True)
 
 
-def workers(num=64, budget=100_000):
+def workers(num=64, budget=200_000):
     """Sleeping threads as workers of a cluster. All their Python runs in this process."""
     with concurrent.futures.ThreadPoolExecutor(num) as pool:
         result, wall, cpu = evidence(slow, pool, budget)
     total = result.num_evaluations.total
     print(f"| {num} | {total:,} | {wall:.1f} | {cpu:.1f} | {total * POINT / wall:.1f} |", flush=True)
+
+
+class Trace:
+    """An executor that does each task at once, and a record of what each thread gave it: CPU seconds and tasks.
+
+    The time of workers counts on paper only: 20 ms a point. What threads of this process did is measured.
+    """
+
+    def __init__(self, num):
+        self._max_workers = num
+        self.phases = [{}]
+        self.local = threading.local()
+
+    def submit(self, function, *arguments):
+        begun = time.thread_time()
+        future = concurrent.futures.Future()
+        future.set_result(function(*arguments))
+        self.local.there = getattr(self.local, "there", 0.0) + time.thread_time() - begun
+        return future
+
+    def ship(self, model, chunks):
+        """In the place of `Spread._ship`."""
+        found = self.original(self.spread(), model, chunks)
+        here = time.thread_time() - getattr(self.local, "there", 0.0)
+        chain = self.phases[-1].setdefault(threading.get_ident(), [])
+        chain.append((here - getattr(self.local, "last", 0.0), [len(chunk) * model.seconds_each for chunk in chunks]))
+        self.local.last = here
+        return found
+
+    def seconds(self):
+        """Of the whole call: phases follow each other, the chains of a phase share workers and this process."""
+        total = 0.0
+        for phase in self.phases:
+            here, ends = 0.0, [0.0]
+            free = [0.0] * self._max_workers
+            ready = [(0.0, number, 0) for number in range(len(phase))]
+            chains = list(phase.values())
+            while ready:
+                now, number, step = heapq.heappop(ready)
+                cpu, tasks = chains[number][step]
+                now = here = max(now, here) + cpu
+                for seconds in tasks:
+                    end = max(heapq.heappop(free), here) + seconds
+                    heapq.heappush(free, end)
+                    now = max(now, end)
+                ends.append(now)
+                if step + 1 < len(chains[number]):
+                    heapq.heappush(ready, (now, number, step + 1))
+            total += max(ends)
+        return total
+
+
+def simulated(num=64, budget=200_000):
+    """Workers that sleep on paper: queues are simulated from the CPU seconds and the tasks of each thread."""
+    from qpaths.algorithms import islands
+    from qpaths.evaluation import spread as spreading
+
+    trace = Trace(num)
+    trace.original, trace.spread = spreading.Spread._ship, spreading.spread_of_call
+    together, clock = islands.together, spreading._timed
+
+    def in_phases(function, items):
+        trace.phases.append({})
+        found = together(function, items)
+        trace.phases.append({})
+        return found
+
+    def on_paper(function, rows):
+        found, seconds = clock(function, rows)
+        return found, POINT * len(rows) if function.name == "target" else seconds
+
+    islands.together, spreading._timed = in_phases, on_paper
+    spreading.Spread._ship = lambda self, model, chunks: trace.ship(model, chunks)
+    try:
+        result, _, _ = evidence(curved, trace, budget)
+    finally:
+        islands.together, spreading._timed, spreading.Spread._ship = together, clock, trace.original
+    total, seconds = result.num_evaluations.total, trace.seconds()
+    here = sum(cpu for phase in trace.phases for chain in phase.values() for cpu, _ in chain)
+    print(f"| {num} | {total:,} | {seconds:.1f} | {here:.1f} | {total * POINT / seconds:.1f} |", flush=True)
 
 
 def timed(label, function):
@@ -234,7 +319,7 @@ def _workers_of(parent):
     return found
 
 
-PARTS = {part.__name__: part for part in (equal, processes, workers, store, scheduler, killed)}
+PARTS = {part.__name__: part for part in (equal, processes, workers, simulated, store, scheduler, killed)}
 
 
 def main():

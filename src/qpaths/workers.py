@@ -209,7 +209,7 @@ class Workers:
     def _again(self, task: _Task, error: BaseException) -> _Task:
         """A task that was lost, to be submitted anew; an error where that makes no sense."""
         if isinstance(error, concurrent.futures.CancelledError):
-            raise self._lost("the executor was shut down, or the connection to its scheduler was lost") from error
+            raise self._lost("the executor was shut down, or its scheduler is gone: start it anew") from error
         if task.num_deaths + 1 >= _MOST_DEATHS:
             raise LostWorkersError(
                 f"{_MOST_DEATHS} workers died with the same task ({error}): they may have too little memory, or the "

@@ -203,6 +203,7 @@ def test_a_run_is_stored_and_goes_on(tmp_path):
         (["run"], "`qpaths run --help` shows what can be given"),
         (["run", "fig4", "--seeds", "0"], "Invalid value for '--seeds'"),
         (["run", "fig2", "--jobs", "x"], "Invalid value for '--jobs'"),
+        (["run", "fig2", "--jobs", "2", "--cluster", "tcp://head:8786"], "give one of the two"),
         (["go"], "No such command 'go'; `qpaths --help` shows what can be given"),
         (["--go"], "No such option: --go; `qpaths --help` shows what can be given"),
         (["run", "fig2", "--set", "orders=1"], "the setting 'orders' is now called 'q'"),

@@ -91,6 +91,7 @@ def test_short_runs_travel_in_groups():
     assert pace.size(1000, 4) == 25
     assert pace.size(100, 4) == 6, "the end is shared"
     assert pace.size(3, 4) == 1
+    assert pace.size(10**9, 4000) == 1000, "ten seconds, where many ask the scheduler"
     pace.note([sweeping.Finished(None, {}, 100.0, {})])
     assert pace.size(1000, 4) == 1
 

@@ -5,7 +5,6 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-import cloudpickle
 import jax
 
 _DEEPEST = 12
@@ -20,7 +19,7 @@ def pack(value: Any) -> bytes:
         TypeError: If some part cannot travel; it names the part.
     """
     try:
-        return cloudpickle.dumps(value)
+        return _dumps(value)
     except Exception as error:
         raise TypeError(
             f"the model cannot be sent to the workers of `executor`: {_culprit(value)} cannot be pickled ({error}). "
@@ -30,6 +29,8 @@ def pack(value: Any) -> bytes:
 
 def unpack(content: bytes) -> Any:
     """The inverse of `pack`, in a worker."""
+    import cloudpickle
+
     try:
         return cloudpickle.loads(content)
     except ImportError as error:
@@ -37,6 +38,12 @@ def unpack(content: bytes) -> Any:
             f"a worker cannot import what the model needs ({error}): install it where the workers run, or start them "
             f"in the same environment and folder."
         ) from error
+
+
+def _dumps(value: Any) -> bytes:
+    import cloudpickle
+
+    return cloudpickle.dumps(value)
 
 
 def _culprit(value: Any, name: str = "", depth: int = 0) -> str:
@@ -50,7 +57,7 @@ def _culprit(value: Any, name: str = "", depth: int = 0) -> str:
 
 def _can_travel(part: Any) -> bool:
     try:
-        cloudpickle.dumps(part)
+        _dumps(part)
     except Exception:
         return False
     return True

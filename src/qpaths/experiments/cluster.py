@@ -24,6 +24,8 @@ def open_cluster(jobs: int, address: str | None) -> Iterator[Any]:
         raise UserError(
             "`--jobs` above 1 and `--cluster` need Dask, which is not installed: pip install 'qpaths[cluster]'."
         ) from error
+    # Dask logs every broken connection with a traceback; what matters of it is an error of ours.
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if address is None:
         with _local(distributed, jobs) as cluster, distributed.Client(cluster, set_as_default=False) as client:
             yield client

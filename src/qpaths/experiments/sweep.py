@@ -24,9 +24,10 @@ from .experiment import Experiment, Run, Settings, canonical
 from .registry import VARIABLE, find
 from .store import Store
 
-_TASK = 0.25
-"""Seconds of a task of a cluster. Shorter runs go in groups, because a scheduler handles a thousand tasks a second."""
-_MOST = 200
+_TASK, _RATE = 0.25, 400
+"""Seconds of a task of a cluster, and tasks that a scheduler handles in a second. Shorter runs go in groups, which are
+larger where there are more workers."""
+_MOST = 5000
 """Runs of a group."""
 
 
@@ -139,11 +140,11 @@ class _Pace:
         self.seconds += sum(one.seconds for one in finished)
 
     def size(self, num_left: int, num_workers: int) -> int:
-        """Runs of the next task: enough for a fraction of a second, but no more than a worker's share of the rest."""
+        """Runs of the next task: as many as the scheduler needs, but no more than a part of a worker's share."""
         if not self.num:
             return 1
-        most = min(_MOST, max(1, num_left // (4 * num_workers)))
-        return min(max(1, int(_TASK * self.num / max(self.seconds, 1e-9))), most, num_left)
+        wanted = max(_TASK, num_workers / _RATE) * self.num / max(self.seconds, 1e-9)
+        return max(1, min(int(wanted), num_left // (4 * num_workers), _MOST))
 
 
 class _Process(NamedTuple):
