@@ -8,6 +8,8 @@ import pytest
 import qpaths as qp
 from qpaths.annealing import Population
 from qpaths.arrays import TracedStream
+from qpaths.kernels import FrozenKernel
+from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper
 from qpaths.memory import Pieces, halving
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
@@ -65,19 +67,20 @@ def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
     def path_of(center):
         return qp.GeometricPath(BASE, qp.Density(jax.tree_util.Partial(_log_prob, center)))
 
-    hmc = qp.HMC(1, 2, step_size=0.3, preconditioner="none")
-    recipe = Recipe(chain_measure.PathOf(path_of, 0.0), qp.LinearSchedule(4), hmc)
+    params = LeapfrogParams(np.ones((2, 2)), np.full(2, 0.3))
+    kernel = FrozenKernel(qp.HMC(1, 2, preconditioner="diagonal"), np.array([0.0, 1.0]), params)
+    recipe = Recipe(chain_measure.PathOf(path_of, 0.0), qp.LinearSchedule(4), kernel)
     problems = chain_measure.Problems(jnp.linspace(0, 1, 6), None, 4, Pieces(6, "problems"))
     candidate = chain_measure.Candidate(recipe)
     whole = chain_measure.measure(problems, candidate, TracedStream(key))
-    run = chain_measure._measure
+    run = chain_measure._measure_part
 
-    def limited(recipe, data, *rest):
+    def limited(path_of, candidate, num_chains, data, *rest):
         if len(data) > 3:
             raise _full()
-        return run(recipe, data, *rest)
+        return run(path_of, candidate, num_chains, data, *rest)
 
-    monkeypatch.setattr(chain_measure, "_measure", limited)
+    monkeypatch.setattr(chain_measure, "_measure_part", limited)
     with pytest.warns(UserWarning, match=f"{WORDS} problems at once"):
         parts = chain_measure.measure(problems, candidate, TracedStream(key))
     for one, other in zip(whole, parts, strict=True):
