@@ -39,8 +39,8 @@ plot_paths(values, grid, np.linspace(0, 1, 9))
 
 # %% [markdown]
 # The geometric path carries a single bump through places where neither end has mass. The mixture never goes there: mass
-# vanishes on one side and appears on the other. In between are paths that do some of both. Try it yourself on [the
-# explorer page](../explorer.md).
+# vanishes on one side and appears on the other. In between are paths that do some of both. Try it yourself on the
+# explorer page of this site.
 #
 # ## What one step costs
 #

@@ -23,6 +23,15 @@ def from_pymc(model: Any = None) -> Model:
 
     Variables that cannot be handled are errors that name them: a flat prior, a discrete variable, a distribution
     that PyTensor cannot compile for JAX.
+
+    Examples:
+        >>> import pymc as pm
+        >>> with pm.Model() as model:
+        ...     mu = pm.Normal("mu", 0.0, 1.0)
+        ...     observed = pm.Normal("y", mu, 1.0, observed=[0.3])
+        >>> own = from_pymc(model)
+        >>> round(float(own.log_likelihood({"mu": jnp.zeros(())}, own.data)), 3)  # at mu = 0
+        -0.964
     """
     own = _Graphs(_import_pymc(), model)
     return Model.of(own, can_simulate=not own.model.potentials)

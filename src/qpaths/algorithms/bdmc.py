@@ -33,6 +33,17 @@ class BDMC(eqx.Module):
     (`start_variance`). That estimate has covered as it should for targets that are narrower than the base, as
     posteriors are (`benchmarks/results/bdmc_coverage.md`); for a target wider than the base it may be too small. Give
     several draws where you have them.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> prior = qp.Normal(0.0, 2.0)
+        >>> truth = prior.sample(jax.random.key(0))  # data simulated from it have it as an exact posterior draw
+        >>> y = truth + jax.random.normal(jax.random.key(1))
+        >>> path = qp.GeometricPath(prior, lambda x: prior.log_prob(x) - 0.5 * (y - x) ** 2)
+        >>> bounds = qp.BDMC(50, qp.LinearSchedule(20), qp.HMC(num_leapfrog=3)).run(path, truth, key=jax.random.key(2))
+        >>> bool(bounds.lower - 1 < bounds.upper)
+        True
     """
 
     num_chains: int = eqx.field(static=True)

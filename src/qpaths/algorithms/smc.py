@@ -34,6 +34,16 @@ class SMC(AbstractAnnealer):
     odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
     it to all particles, as most published runs do. Without `moves_last` a run on the host ends with the weights of
     beta = 1: its samples are weighted, and the evidence is the same for less.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.SMC(500, qp.AdaptiveSchedule(), qp.HMC(num_leapfrog=3)).run(path, key=jax.random.key(0))
+        >>> bool(abs(result.log_evidence - -2.4094) < 4 * result.log_evidence_se)
+        True
     """
 
     num_particles: int = eqx.field(static=True)

@@ -81,6 +81,21 @@ def evidence(
 
     The result's `verdict` says what was chosen and why, what looks unreliable, and what to do about it; what looks
     unreliable is also a warning.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> result = qp.evidence(
+        ...     prior={"x": qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))},
+        ...     log_likelihood=lambda p: -2.0 * jnp.sum((p["x"] - 1.0) ** 2),
+        ...     budget=20_000,
+        ...     key=jax.random.key(0),
+        ... )
+        >>> bool(abs(result.log_evidence - -2.4094) < 4 * result.log_evidence_se)  # -log 5 - 4/5
+        True
+        >>> str(result.verdict.level)
+        'sound'
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)

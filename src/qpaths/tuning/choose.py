@@ -47,6 +47,16 @@ def choose_q(
       effective, the best of 100 restarts of Powell's method. A fixed `schedule` fixes the first beta.
     - `"rho"`: `q = 1 - 1 / max |log w|` over draws from the base (eq. rho_choice), where nothing overflows.
     - `"grid"`: the delta with the smallest median error of SMC against a known `log_evidence`.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> chosen = qp.choose_q(path, key=jax.random.key(0), method="rho", num_particles=100)
+        >>> bool(0.9 < chosen.q < 1.0)
+        True
     """
     if method not in METHODS:
         near = difflib.get_close_matches(str(method), METHODS, 1)

@@ -56,6 +56,16 @@ def equalize(
     measure the root of the forward-reverse discrepancy instead. The betas are placed at equal lengths, and so on until
     they settle or `num_rounds` are over; each round counts as much as all before it, which keeps noise out. `schedule`
     is the number of distributions, or a fixed schedule to start from; without either an adaptive run decides how many.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> equal = qp.equalize(path, key=jax.random.key(0), schedule=6, num_particles=200, num_rounds=2)
+        >>> equal.schedule.betas.size, bool(equal.barrier > 0)
+        (6, True)
     """
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_num("num_rounds", num_rounds, smallest=1)

@@ -39,6 +39,17 @@ def tune(
     With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC), and the budget is that of
     `num_chains` chains. Further options are then `num_leapfrog` and `q`, which fix what would otherwise be chosen,
     `problems` and `target_samples`: see `qpaths.tuning.tune_chains`.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> recipe = qp.tune(path, key=jax.random.key(0), budget=20_000)
+        >>> result = recipe.run(qp.SMC, 200, key=jax.random.key(1))
+        >>> bool(abs(result.log_evidence - -2.4094) < 5 * result.log_evidence_se)
+        True
     """
     if num_gradients is None:
         if any(value is not None for value in options.values()):
