@@ -1,4 +1,4 @@
-"""Models side by side: log Bayes factors, model probabilities, and what can be told apart."""
+"""Models side by side: log Bayes factors, model probabilities, and which differences are beyond noise."""
 
 import dataclasses
 import html
@@ -165,7 +165,6 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
     Results on different data cannot be compared. That is an error where the results know their data: those of
     `evidence(..., data=...)` and of models from NumPyro or PyMC do.
 
-        print(qpaths.compare({"linear": first, "quadratic": second}))
 
     Examples:
         >>> import jax

@@ -107,7 +107,7 @@ class _Graphs:
         return self.model.logp(vars=variables)
 
     def _data_of(self, rv: Any) -> Any:
-        """An input that stands for the data of an observed variable."""
+        """An input in place of the data of an observed variable."""
         return self.model.rvs_to_values[rv].type()
 
     def _with_data(self, graph: Any) -> Any:
@@ -170,7 +170,7 @@ class _Graphs:
 
     @property
     def _placeholders(self) -> list[Any]:
-        """Inputs that stand for the free variables in their own units."""
+        """Inputs in place of the free variables, in their own units."""
         return [rv.type(name=rv.name) for rv in self.free]
 
     def unconstrain(self, named: Named) -> Named:

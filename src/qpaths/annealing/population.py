@@ -74,8 +74,8 @@ class Population(Module):
     own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
     number of particles is fitted as a whole.
 
-    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: moves there cost as much as
-    at any other beta, and the evidence does not depend on them.
+    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: the
+    evidence does not depend on moves there.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")

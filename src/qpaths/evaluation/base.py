@@ -178,7 +178,7 @@ class AbstractEvaluator(abc.ABC):
         return xp.where(wrong & reference.is_far(positions), -xp.inf, value)
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
-        """Positions and scores in the coordinates of the densities, for a run that has coordinates of its own."""
+        """Positions and scores in the coordinates of the densities, for a run in other coordinates."""
         return positions, score
 
     # The path's arithmetic: no density is evaluated.

@@ -65,7 +65,7 @@ class Axes(NamedTuple):
         return np.concatenate([standard, standard @ self.rotation[:, self.combined]], axis=1)
 
     def loaded(self, index: int) -> list[int]:
-        """The coordinates that one of them stands for."""
+        """The coordinates that one of them combines."""
         dimension = len(self.center)
         if index < dimension:
             return [index]

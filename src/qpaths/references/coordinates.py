@@ -1,7 +1,7 @@
 """Runs in the coordinates of a map: kernels see noise z where the densities see points x.
 
-The densities at both ends of a path are multiplied by the same determinant, so that weights are what they were, and the
-distribution at every beta is that of z where x has the one of the path. Kernels and the loop do not know about it.
+The densities at both ends of a path are multiplied by the same determinant, so weights stay the same. The distribution
+at every beta is that of z when x follows the path. Kernels and the loop do not know about it.
 """
 
 import dataclasses

@@ -118,7 +118,7 @@ class _Search:
     def _uncovered(self, path: AbstractPath[Any], pilot: Pilot) -> Rows:
         """Points around the base and the components at which the target is highest, compared with the reference.
 
-        A narrow mode that no ascent met shows there: a single draw beside it has a weight of thousands.
+        A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands.
         """
         reference: Any = path.base
         far, near = self.stream.fold(101).split(2)

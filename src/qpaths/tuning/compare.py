@@ -107,7 +107,7 @@ def compare(
     """Successive halving by the mean log Z-hat: every round makes as many runs, shared by half as many candidates.
 
     The candidate nearest to the geometric path stays to the end, for the winner to be compared with it. One whose
-    adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
+    adaptive run does not reach beta = 1 has no schedule and is dropped before the first round.
     """
     draw, judge = key.split(2)
     num_given = len(deltas)

@@ -54,8 +54,19 @@ def equalize(
     A pilot run of SMC measures the length of each step (`stats["length"]`: for short steps the standard deviation of
     the log increment). With `target_samples`, exact draws from the target as for `BDMC`, chains in both directions
     measure the root of the forward-reverse discrepancy instead. The betas are placed at equal lengths, and so on until
-    they settle or `num_rounds` are over; each round counts as much as all before it, which keeps noise out. `schedule`
-    is the number of distributions, or a fixed schedule to start from; without either an adaptive run decides how many.
+    they settle. Each round has the same weight as all before it together, which keeps noise out.
+
+    Args:
+        path: Any path.
+        key: The key of the pilots.
+        schedule: The number of distributions, or a fixed schedule to start from. Without it an adaptive run decides.
+        kernel: Moves the particles; `HMC(num_leapfrog=5)` by default. The lengths are those for this kernel.
+        num_particles: Particles of each pilot.
+        num_rounds: The most rounds.
+        target_samples: Exact draws from the target, as for `BDMC`.
+
+    Returns:
+        The `schedule`, the `barrier` (the length of the path), and `num_for(nats)`, the distributions for an accuracy.
 
     Examples:
         >>> import jax
@@ -118,7 +129,7 @@ def _discrepancies(
 
 
 def _change(old: Float[AnyArray, " num"], new: Float[AnyArray, " num"]) -> float:
-    """Largest move of a beta, as a share of the smaller of the two steps beside it."""
+    """Largest move of a beta, as a share of the smaller of its two steps."""
     if old.size != new.size:
         return math.inf
     steps = np.diff(old)

@@ -47,7 +47,7 @@ def tune_chains(
     The split between distributions and leapfrog steps, the share of the momentum that is kept, the acceptance rate and
     q are chosen by what such chains reach, as far as `search` allows, beginning at `start`; the budget is that of
     `num_chains` chains. Many problems can share a recipe: with `problems`, a tree of arrays with a leading axis, `path`
-    is a function that makes the path of one of them. A few problems can stand for many: `num_chains` then is the number
+    is a function that makes the path of one of them. A few problems can represent many: `num_chains` then is the number
     of all chains of the run divided by that of the problems given. `target_samples`, exact draws from the targets (one
     per problem: simulated data), make the schedule equal in the forward-reverse discrepancy.
     """
