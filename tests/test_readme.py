@@ -1,6 +1,7 @@
 """The examples of the README and the documentation run as they stand, and importing the package changes nothing."""
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,15 @@ def test_the_readme_shows_the_right_answer():
     now, error = map(float, re.search(r"log evidence (-\d+\.\d+) \+- (\d+\.\d+)", printed).groups())
     assert abs(now - exact) < 4 * error
     assert "verdict: sound" in printed
+
+
+def test_a_script_can_follow_the_readme():
+    steps = runpy.run_path(str(ROOT / "benchmarks" / "stranger.py"))["instructions"]
+    install, example, own = steps((ROOT / "README.md").read_text())
+    assert install.startswith("pip install '.")
+    assert own != example
+    with pytest.raises(ValueError, match="pip install"):
+        steps("# A page without instructions")
 
 
 def test_import_changes_no_setting_of_jax():

@@ -14,7 +14,7 @@ SCRIPT = ROOT / "docs" / "make_tutorials.py"
 
 def test_tutorials_run_and_pages_are_current():
     pytest.importorskip("pymc")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "JAX_ENABLE_X64": "0"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(
         [sys.executable, str(SCRIPT), "--check"], capture_output=True, text=True, check=False, env=environment
     )

@@ -20,7 +20,7 @@ import qpaths as qp
 from qpaths.plotting import plot_paths, plot_ridges
 
 base, target = qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)
-grid = jnp.linspace(-10, 8, 300)
+grid = jnp.linspace(-10, 8, 150)
 plot_ridges(qp.GeometricPath(base, target), grid, np.linspace(0, 1, 9), ax=plt.subplots(layout="constrained")[1])
 
 # %% [markdown]
@@ -33,7 +33,7 @@ plot_ridges(qp.GeometricPath(base, target), grid, np.linspace(0, 1, 9), ax=plt.s
 #
 # At `q = 1` this is the geometric path, at `q = 0` the mixture.
 
-# %% picture: Four panels of densities between the same two normals. At q = 0 two bumps trade heights. At q = 1 one bump moves. At q = 0.5 and 0.9 a bump moves while mass stays at both ends.
+# %% picture: Four panels of densities between the same two normals. At q = 0 and 0.5 two bumps trade heights. At q = 0.9 a bump spreads across. At q = 1 one bump moves.
 values = {f"q = {q:g}": qp.QPath(base, target, q=q) for q in (0.0, 0.5, 0.9, 1.0)}
 plot_paths(values, grid, np.linspace(0, 1, 9))
 
