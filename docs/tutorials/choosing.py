@@ -66,7 +66,7 @@ linear = qp.LinearSchedule(12)
 equal = qp.equalize(path, key=jax.random.key(3), schedule=12, kernel=hmc, num_particles=200)
 on_linear = root_mean_square_error("12 distributions, linear", path, linear, hmc)
 on_equal = root_mean_square_error("12 at equal lengths", path, equal.schedule, hmc)
-print("betas:", np.round(np.asarray(equal.schedule.betas), 4))
+print("betas:", ", ".join(f"{beta:.4f}" for beta in equal.schedule.betas))
 print(f"length {equal.barrier:.1f}; chains of AIS lose 0.1 nats with {equal.num_for(0.1)} distributions")
 assert on_linear > 3 * on_equal
 

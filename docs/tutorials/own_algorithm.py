@@ -105,7 +105,8 @@ def with_mean(state, stats):
 
 annealing, state = algorithm.begin(path, key=jax.random.key(0))
 state, kept = anneal(annealing, state, record=with_mean)
-print(kept["beta"], kept["mean"])
+for beta, mean in zip(kept["beta"], kept["mean"], strict=True):
+    print(f"beta {beta:.1f}: mean {mean[0]:.2f}, {mean[1]:.2f}")
 
 # %% [markdown]
 # Outside `jax.jit`, `choose(state)` can replace the schedule, and `observe(state, rows)` is called after each step.
