@@ -49,7 +49,7 @@ ax.set(xlabel="first effect", ylabel="log scale", xlim=(-15, 15))
 
 # %% [markdown]
 # What you can do: give a larger budget, or write the model with standardized effects (`theta = mu + tau * z`, as in
-# [the eight schools](your_own_model.md)). The evidence is the same, and the funnel is gone.
+# `examples/eight_schools.py`). The evidence is the same, and the funnel is gone.
 #
 # What is not safe: `reference=False`. It always anneals from the base you gave. Here that base is much narrower than
 # the funnel, and the tails are missed:
