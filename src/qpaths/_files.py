@@ -1,4 +1,4 @@
-"""A lock around files that are being replaced, so that a process that receives a signal can wait for them."""
+"""A lock around files that are being replaced, so that a process that gets a signal to end can wait for them."""
 
 import threading
 

@@ -61,7 +61,7 @@ def _drawn(log_weights: np.ndarray, by_worth: bool, key: PRNGKey | None) -> np.n
     """Indices of the draws of each chain, resampled by weight and shuffled: the order means nothing.
 
     `by_worth` makes chains as long as the weighted draws of an island are worth (their effective sample size, the
-    smallest of all islands): more would be copies, which ArviZ would count as independent draws.
+    smallest of all islands): more would be copies, which ArviZ counts as separate draws.
     """
     num_chains, num = log_weights.shape
     if by_worth:

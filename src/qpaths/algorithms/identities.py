@@ -40,8 +40,8 @@ class Control(NamedTuple):
     def of(annealing: Annealing, state: State) -> "Control | None":
         """From the draws of one run, to be used for others; None where the kernel has no slopes.
 
-        In funnels and hierarchical models the scale of some coordinates depends on another one. The score of that one
-        is mostly a sum of virials. What is left of it shows a missing end of the target far better.
+        In funnels and hierarchical models the scale of some coordinates depends on another coordinate. The score of
+        that coordinate is mostly a sum of virials. What is left of it shows a missing end of the target far better.
         """
         if state.particles.slopes is None:
             return None

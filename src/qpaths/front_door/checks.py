@@ -29,8 +29,8 @@ class Balance(NamedTuple):
     def error(self) -> float:
         """What it adds to the standard error: nothing unless it is beyond noise.
 
-        Suppose that draws of a normal distribution miss a share p of its mass on one side. Their mean score is p to 2 p
-        in such units, and the log evidence is off by p or a little more.
+        Suppose that draws of a normal distribution miss a share p of its mass on one side. Their mean score is then p
+        to 2 p in such units, and the log evidence is off by p or a little more.
         """
         return self.imbalance if self.probability < _UNBALANCED else 0.0
 

@@ -35,7 +35,7 @@ class Axes(NamedTuple):
     rotation: Square
     """Columns are orthogonal directions, the identity where the coordinates hardly depend on each other."""
     combined: np.ndarray
-    """The columns that stand for combinations of interest."""
+    """The columns that represent combinations of interest."""
 
     @staticmethod
     def of(rows: Matrix) -> "Axes":
@@ -65,7 +65,7 @@ class Axes(NamedTuple):
         return np.concatenate([standard, standard @ self.rotation[:, self.combined]], axis=1)
 
     def loaded(self, index: int) -> list[int]:
-        """The coordinates that one of them combines."""
+        """The coordinates that one of them represents."""
         dimension = len(self.center)
         if index < dimension:
             return [index]

@@ -18,7 +18,7 @@ _HEAVY = 4.0
 class Component(Module):
     """Noise of a Student-t distribution through a triangular map: one part of a reference.
 
-    The drivers of a modulated map have heavier noise than the rest: how far they reach decides what the others can be.
+    The drivers of a modulated map have separate, heavy noise: how far they reach decides what the others can be.
     """
 
     df: float = eqx.field(static=True)

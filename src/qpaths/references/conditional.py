@@ -262,7 +262,7 @@ def _heavy(stream: Any, num: int, num_drivers: int) -> Values:
 
 
 def _stretched(optima: _Optima, stream: Any) -> Values:
-    """New values on lines through two old ones, beyond whichever has few others nearby.
+    """New values on lines through two old ones, on the side of the one with few others nearby.
 
     So the search follows ridges, and reaches the end of a long one in a few rounds (the moves of Goodman and Weare,
     2010).

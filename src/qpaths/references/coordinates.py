@@ -1,7 +1,7 @@
 """Runs in the coordinates of a map: kernels see noise z where the densities see points x.
 
-The densities at both ends of a path are multiplied by the same determinant, so weights stay the same. The distribution
-at every beta is that of z when x follows the path. Kernels and the loop do not know about it.
+The densities at both ends of a path are multiplied by the same determinant, so the weights do not change. At every beta
+z has the distribution for which x has that of the path. Kernels and the loop do not know about it.
 """
 
 import dataclasses

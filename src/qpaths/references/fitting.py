@@ -30,10 +30,10 @@ class Fit(NamedTuple):
 def fit_reference(positions: Any, scores: Any = None) -> Fit:
     """A Student-t distribution fitted to draws from the target and, where there are any, the target's scores at them.
 
-    With scores g the scale matrix S is the geometric mean of Cov(x) and the inverse of Cov(g): the solution of
-    `S Cov(g) S = Cov(x)`. The center is `mean(x) + S mean(g)`. This is the normal distribution whose scores at the
-    draws are closest to g (Seyboldt, Carlson and Carpenter, 2026, use it for mass matrices). For a normal target g is
-    linear in x and both are exact whatever the draws, whereas the sample covariance alone loses `d^2 / 4n` nats to
+    With scores g the scale matrix S is the geometric mean of Cov(x) and the inverse of Cov(g): it solves
+    `S Cov(g) S = Cov(x)`. The center is `mean(x) + S mean(g)`. Of all normal distributions this one has the scores at
+    the draws that are closest to g (Seyboldt, Carlson and Carpenter, 2026, use it for mass matrices). For a normal
+    target g is linear in x and both are exact whatever the draws. The sample covariance alone loses `d^2 / 4n` nats to
     noise.
     The degrees of freedom follow from the kurtosis of the Mahalanobis distances.
     """

@@ -29,7 +29,7 @@ class Design(NamedTuple):
     """Draws of all coordinates, after a rotation if there is one, to which a map with these drivers is fitted.
 
     `log_target` is the log density of the target at the draws, by the normal approximation to the rest; NaN where that
-    is not known. `mass` are the shares of the target that draws represent, where they represent any.
+    is not known. `mass` are the shares of the target that draws represent, as far as they represent any.
     """
 
     drivers: tuple[int, ...]
