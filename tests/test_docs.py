@@ -4,6 +4,8 @@ import ast
 import doctest
 import functools
 import importlib
+import inspect
+import operator
 import re
 import runpy
 from pathlib import Path
@@ -52,6 +54,25 @@ def test_old_names_work_and_are_in_the_changelog(module, names):
         assert f"`{old}`" in changelog or f"`estimators.{old}`" in changelog
 
 
+PROMISED = (
+    *("adapters.from_numpyro", "adapters.from_pymc", "testing.check_path", "testing.check_kernel"),
+    *("testing.check_algorithm", "plotting.plot_run", "plotting.plot_islands", "plotting.plot_posterior"),
+    "plotting.plot_compare",
+)
+"""Names that are promised beyond those at the root."""
+
+
+def test_every_promised_name_has_an_example():
+    package = importlib.import_module("qpaths")
+    objects = {name: operator.attrgetter(name)(package) for name in (*_public(), *PROMISED)}
+    without = [
+        name
+        for name, value in objects.items()
+        if not inspect.ismodule(value) and ">>>" not in (inspect.getdoc(value) or "")
+    ]
+    assert not without, f"{without} have no example in their docstrings"
+
+
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>>" in path.read_text()]
 
 
@@ -64,12 +85,12 @@ def test_examples_in_docstrings(path):
 
 
 def test_every_page_is_in_the_navigation():
-    pages = set(re.findall(r"(\w+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
-    assert pages == {path.name for path in (ROOT / "docs").glob("*.md")}
+    pages = set(re.findall(r"([\w/]+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
+    assert pages == {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
 
 
 def test_links_between_pages_lead_somewhere():
-    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]:
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]:
         for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
             assert "://" in link or (page.parent / link).exists(), f"{page.name} links to {link}, which is not there"
 

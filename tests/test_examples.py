@@ -17,11 +17,6 @@ def _pairs(text):
     return [tuple(map(float, pair)) for pair in re.findall(r"(-?\d+\.\d+) \+- (\d+\.\d+)", text)]
 
 
-def _check_bounds(text):
-    lower, upper = map(float, re.findall(r"-\d+\.\d+", text))
-    assert lower < upper < lower + 1.0
-
-
 def _check_equinox(text):
     gap, error = _pairs(text)[2]
     assert -5 * error < gap < 0.2
@@ -35,24 +30,9 @@ def _near(exact, number=0):
     return check
 
 
-def _check_nuts(text):
-    (first, error), (second, other) = _pairs(text)[0], _pairs(text)[-1]
-    assert abs(first - second) < 5 * (error**2 + other**2) ** 0.5
-
-
-def _check_factor(text):
-    value, error = _pairs(text)[-1]
-    exact = float(re.search(r"exact: (-?\d+\.\d+)", text)[1])
-    assert abs(value - exact) < 5 * error + 0.001
-
-
 CHECKS = {
-    "own_decoder": _check_bounds,
     "equinox_decoder": _check_equinox,
     "eight_schools": _near(-31.3113),  # by quadrature over tau, see benchmarks/ecosystem_models.py
-    "own_path": _near(-2.4094),
-    "from_nuts_draws": _check_nuts,
-    "bayes_factor": _check_factor,
     "mixture": lambda text: "two has the higher evidence" in text or pytest.fail(text),
     "ode_in_scipy": lambda text: "'capacity': 0.99" in text or pytest.fail(text),
     "pymc_regression": lambda text: "slope 1." in text or pytest.fail(text),

@@ -1,4 +1,4 @@
-"""Models side by side: log Bayes factors, model probabilities, and what can be told apart."""
+"""Models side by side: log Bayes factors, model probabilities, and which differences are beyond noise."""
 
 import dataclasses
 import html
@@ -165,7 +165,19 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
     Results on different data cannot be compared. That is an error where the results know their data: those of
     `evidence(..., data=...)` and of models from NumPyro or PyMC do.
 
-        print(qpaths.compare({"linear": first, "quadratic": second}))
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> run = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run
+        >>> runs = {"first": run(path, key=jax.random.key(0)), "second": run(path, key=jax.random.key(1))}
+        >>> table = qp.compare(runs)
+        >>> difference, error = table.log_bayes_factor("first", "second")
+        >>> bool(abs(difference) < 5 * error)  # two runs on one problem
+        True
     """
     if not isinstance(results, Mapping) or not results:
         raise TypeError(f"`results` must be a dictionary of results by name, got {results!r}.")

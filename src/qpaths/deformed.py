@@ -83,6 +83,12 @@ def log_power_mean(
         weights: Non-negative; they are divided by their sum. An input of weight zero does not count, whatever it is.
         q: Any real number: q = 0 is the arithmetic mean, q = 1 the geometric, q = 2 the harmonic, q = +inf the minimum
             and q = -inf the maximum.
+
+    Examples:
+        >>> import numpy as np
+        >>> log_u = np.log([1.0, 4.0])
+        >>> [round(float(np.exp(log_power_mean(log_u, np.ones(2), q))), 3) for q in (0.0, 1.0, 2.0)]
+        [2.5, 2.0, 1.6]
     """
     check_not_nan("q", q)
     _check_weights(weights)

@@ -47,6 +47,12 @@ class Density(eqx.Module):
     on the host only.
 
         prior = Density(lambda x: -0.5 * jnp.sum(x**2), lambda key: jax.random.normal(key, (2,)))
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> prior = Density(lambda x: -0.5 * jnp.sum(x**2), lambda key: jax.random.normal(key, (2,)))
+        >>> float(prior.log_prob(jnp.ones(2)))
+        -1.0
     """
 
     log_prob: LogDensity

@@ -26,6 +26,18 @@ class Recipe(eqx.Module):
         notes: What was chosen and why, as records; `str(note)` is the sentence.
         findings: What looks unreliable.
         num_evaluations: The cost of the pilots.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> recipe = qp.Recipe(path, qp.LinearSchedule(6), qp.RandomWalk(3))
+        >>> result = recipe.run(qp.SMC, 200, key=jax.random.key(0))
+        >>> path, schedule, kernel = recipe
+        >>> len(result.betas)
+        6
     """
 
     path: Any

@@ -25,6 +25,16 @@ def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
     """What happened along the path: log evidence with its lag, ESS and acceptance at each step, and the steps of beta.
 
     `ax` are three axes, for instance those of `plt.subplots(3)`.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run(path, key=jax.random.key(0))
+        >>> len(plot_run(result))  # three panels
+        3
     """
     axes = _axes(ax, 3, 1, (6.4, 6.4), sharex=True)
     steps = np.arange(1, len(result.stats["beta"]) + 1)
@@ -54,7 +64,18 @@ def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
 
 
 def plot_islands(result: Result, *, ax: Axes | None = None) -> Axes:
-    """The estimate of each island with its standard error, and the pooled answer."""
+    """The estimate of each island with its standard error, and the pooled answer.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.evidence(path=path, budget=20_000, key=jax.random.key(0))
+        >>> plot_islands(result).get_xlabel()
+        'island'
+    """
     if result.islands is None:
         raise ValueError(f"a result of {result.algorithm} has no islands: `qpaths.evidence` makes them.")
     ax = _axis(ax)
@@ -78,6 +99,16 @@ def plot_posterior(result: Result, *, names: list[str] | None = None, ax: Any = 
         names: The variables, all by default.
         ax: As many axes as there are panels: n by n for n numbers up to six, otherwise one for each of the first twelve
             numbers.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run(path, key=jax.random.key(0))
+        >>> plot_posterior(result).shape  # pairs of two coordinates
+        (2, 2)
     """
     columns = posterior_columns(result, names)
     weights = np.exp(np.asarray(result.log_weights) - np.max(np.asarray(result.log_weights)))
@@ -112,7 +143,19 @@ def posterior_columns(result: Result, names: list[str] | None = None) -> dict[st
 
 
 def plot_compare(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Log evidences of models relative to the best, with two standard errors."""
+    """Log evidences of models relative to the best, with two standard errors.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> run = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run
+        >>> table = qp.compare({"first": run(path, key=jax.random.key(0)), "second": run(path, key=jax.random.key(1))})
+        >>> len(plot_compare(table).get_yticklabels())
+        2
+    """
     ax = _axis(ax)
     rows = np.arange(len(comparison.names))[::-1]
     relative = comparison.log_evidence - comparison.log_evidence[0]

@@ -105,13 +105,18 @@ class Result(eqx.Module):
         status: How the run ended; see `Status`.
         num_evaluations: How often each endpoint was evaluated, pilots included.
         algorithm: The name of the algorithm, for summaries.
-        features: The path's features of the states at every beta, where the algorithm keeps them: along the first axis
-            the betas, along the second the order of `samples`.
+        features: The path's features of the states, where the algorithm keeps them: by beta, then as in `samples`.
         verdict: From `qpaths.evidence` only.
-        islands: From `qpaths.evidence` only: log evidence and standard error of each island. `samples` has the islands
-            one after the other, all of one size.
+        islands: Of `qpaths.evidence`: log evidence and standard error of each island, in the order of `samples`.
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
+
+    Examples:
+        >>> import jax, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> result = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run(path, key=jax.random.key(0))
+        >>> result.samples.shape, len(result.betas), int(result.status)
+        ((200,), 6, 0)
     """
 
     log_evidence: Float[ResultArray, ""]
@@ -240,6 +245,15 @@ def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
 
     Every number is as it was saved. Numbers of 64 bits stay NumPy arrays where JAX would round them, that is without
     `jax_enable_x64`. A file of another kind or version is an error that says what it is.
+
+    Examples:
+        >>> import tempfile, jax, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> result = qp.SMC(200, qp.LinearSchedule(6), qp.RandomWalk(3)).run(path, key=jax.random.key(0))
+        >>> file = tempfile.mkdtemp() + "/result.npz"
+        >>> result.save(file)
+        >>> bool(load_result(file).log_evidence == result.log_evidence)
+        True
     """
     kind, notes, tree = storage.read(path, ("result", "bounds"))
     tree = storage.to_jax(tree)

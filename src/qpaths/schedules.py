@@ -55,6 +55,11 @@ class SigmoidSchedule(AbstractFixedSchedule):
     Args:
         num: Distributions, endpoints included.
         rate: The larger, the denser at the ends.
+
+    Examples:
+        >>> betas = SigmoidSchedule(5).betas
+        >>> float(betas[0]), round(float(betas[2]), 3), float(betas[-1])
+        (0.0, 0.5, 1.0)
     """
 
     num: int = eqx.field(static=True)
@@ -96,6 +101,10 @@ class FixedSchedule(AbstractFixedSchedule):
     """The given betas, increasing from 0 to 1.
 
     `FixedSchedule(result.betas)` repeats what an adaptive run has found, so that a new run need not adapt its betas.
+
+    Examples:
+        >>> FixedSchedule([0.0, 0.1, 1.0]).betas.size
+        3
     """
 
     betas: Float[AnyArray, " num"]
@@ -119,6 +128,16 @@ class AdaptiveSchedule(AbstractSchedule):
 
     The number of steps is not known beforehand, so it cannot run under `jax.jit`. The choice depends on the particles,
     which leaves a small bias. A second run with `FixedSchedule(result.betas)` does not have this bias.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.SMC(200, AdaptiveSchedule(0.5), qp.RandomWalk(3)).run(path, key=jax.random.key(0))
+        >>> float(result.betas[0]), float(result.betas[-1])
+        (0.0, 1.0)
     """
 
     target_ess: ScalarLike = 0.5

@@ -23,6 +23,17 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
         result = qpaths.evidence(from_numpyro(eight_schools, sigma, y=y), key=jax.random.key(0))
 
     Sites that cannot be handled are errors that name them: an improper prior, a discrete site, a plate that subsamples.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import numpyro
+        >>> import numpyro.distributions as dist
+        >>> def model(y):
+        ...     mu = numpyro.sample("mu", dist.Normal(0, 1))
+        ...     numpyro.sample("y", dist.Normal(mu, 1), obs=y)
+        >>> own = from_numpyro(model, jnp.array([0.3]))
+        >>> round(float(own.log_likelihood({"mu": jnp.zeros(())}, own.data)), 3)  # at mu = 0
+        -0.964
     """
     own = _Sites(_import_numpyro(), model, args, kwargs)
     return Model.of(own, can_simulate=not own.has_factors)

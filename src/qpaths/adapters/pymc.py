@@ -23,6 +23,15 @@ def from_pymc(model: Any = None) -> Model:
 
     Variables that cannot be handled are errors that name them: a flat prior, a discrete variable, a distribution
     that PyTensor cannot compile for JAX.
+
+    Examples:
+        >>> import pymc as pm
+        >>> with pm.Model() as model:
+        ...     mu = pm.Normal("mu", 0.0, 1.0)
+        ...     observed = pm.Normal("y", mu, 1.0, observed=[0.3])
+        >>> own = from_pymc(model)
+        >>> round(float(own.log_likelihood({"mu": jnp.zeros(())}, own.data)), 3)  # at mu = 0
+        -0.964
     """
     own = _Graphs(_import_pymc(), model)
     return Model.of(own, can_simulate=not own.model.potentials)
@@ -98,7 +107,7 @@ class _Graphs:
         return self.model.logp(vars=variables)
 
     def _data_of(self, rv: Any) -> Any:
-        """An input that stands for the data of an observed variable."""
+        """An input in place of the data of an observed variable."""
         return self.model.rvs_to_values[rv].type()
 
     def _with_data(self, graph: Any) -> Any:
@@ -161,7 +170,7 @@ class _Graphs:
 
     @property
     def _placeholders(self) -> list[Any]:
-        """Inputs that stand for the free variables in their own units."""
+        """Inputs in place of the free variables, in their own units."""
         return [rv.type(name=rv.name) for rv in self.free]
 
     def unconstrain(self, named: Named) -> Named:

@@ -61,6 +61,16 @@ class AIS(AbstractAnnealer):
             must divide that of the chains. The numbers do not depend on it.
 
     On a long path a few chains carry all the weight; `SMC` with as many particles is usually more accurate.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.AIS(200, qp.LinearSchedule(10), qp.HMC(num_leapfrog=3)).run(path, key=jax.random.key(0))
+        >>> bool(abs(result.log_evidence - -2.4094) < 4 * result.log_evidence_se)
+        True
     """
 
     num_chains: int = eqx.field(static=True)

@@ -1,6 +1,6 @@
 """What an algorithm is that carries one population along a path.
 
-`docs/own_algorithm.md` has a complete example.
+`docs/tutorials/own_algorithm.md` has a complete example.
 """
 
 import abc

@@ -29,11 +29,30 @@ class BDMC(eqx.Module):
     Forward chains give a stochastic lower bound on the log evidence, reverse chains from an exact draw of the target an
     upper bound. The kernel is fitted in one pilot and frozen; both directions use the same parameters.
 
+    Args:
+        num_chains: Chains in each direction.
+        schedule: A fixed schedule.
+        kernel: Moves each chain at each beta.
+        chunk_size: The most chains that are moved at once, for memory. The numbers do not depend on it.
+
+    `run(path, target_samples, key=key)` returns `lower`, `upper` and `gap`, with standard errors.
+
     `upper_se` counts the randomness of the exact draws. With one draw per chain, or a few that the chains share, it is
     what their spread says. With a single draw no spread shows it, and it is estimated from both directions
     (`start_variance`). That estimate has covered as it should for targets that are narrower than the base, as
     posteriors are (`benchmarks/results/bdmc_coverage.md`); for a target wider than the base it may be too small. Give
     several draws where you have them.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> prior = qp.Normal(0.0, 2.0)
+        >>> truth = prior.sample(jax.random.key(0))
+        >>> y = truth + jax.random.normal(jax.random.key(1))
+        >>> path = qp.GeometricPath(prior, lambda x: prior.log_prob(x) - 0.5 * (y - x) ** 2)
+        >>> bounds = qp.BDMC(50, qp.LinearSchedule(20), qp.HMC(num_leapfrog=3)).run(path, truth, key=jax.random.key(2))
+        >>> bool(bounds.lower - 1 < bounds.upper)
+        True
     """
 
     num_chains: int = eqx.field(static=True)

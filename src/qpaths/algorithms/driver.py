@@ -47,6 +47,19 @@ def drive(
 
     Raises:
         ValueError: If the file belongs to another run, or to other densities.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> smc = qp.SMC(200, qp.LinearSchedule(5), qp.RandomWalk(2))
+
+        >>> driven = qp.drive(smc, path, key=jax.random.key(0), progress=False)
+        >>> same = smc.run(path, key=jax.random.key(0))
+        >>> bool(driven.log_evidence == same.log_evidence)
+        True
     """
     if not isinstance(algorithm, AbstractAnnealer):
         raise TypeError(

@@ -65,8 +65,8 @@ class Islands(NamedTuple):
     def missing(self) -> float:
         """What a step that hardly any particle survives may have cost, in nats.
 
-        Of n log-normal weights with standard deviation s of their logs the largest reach `s sqrt(2 log n)`, the mass
-        lies at `s^2`, and the log of their mean falls short by half the square of the difference over s.
+        Take n log-normal weights whose logs have standard deviation s. The largest reach `s sqrt(2 log n)`, and the
+        mass lies at `s^2`. The log of their mean falls short by half the square of the difference over s.
         """
         deviation = np.sqrt(np.nan_to_num(np.mean(self.stats["increment_variance"], axis=0)))
         far = np.maximum(deviation - np.sqrt(2 * np.log(self.log_weights.size)), 0.0)

@@ -51,6 +51,16 @@ class ParallelTempering(eqx.Module):
     `stats` also has `rejection` (of swaps with the beta before) and its cumulative sum `barrier`, whose last entry is
     the global barrier. For comparison it has the stepping stones `log_evidence_forward` and `log_evidence_reverse`, and
     `log_evidence_integration` (corrected thermodynamic integration). `ess` is that of the weights from the beta before.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.ParallelTempering(4, 4, qp.RandomWalk(2)).run(path, key=jax.random.key(0))
+        >>> bool(abs(result.log_evidence - -2.4094) < 0.3)
+        True
     """
 
     num_temperatures: int = eqx.field(static=True)

@@ -25,18 +25,35 @@ from .checks import raise_fault
 class SMC(AbstractAnnealer):
     """Sequential Monte Carlo (Del Moral, Doucet and Jasra, 2006): a population that is reweighted, resampled and moved.
 
-    `resampling` is one of systematic, stratified, multinomial and residual; it happens where the effective sample size
-    falls below `threshold` times the number of particles (1: at every step). `chain_length` P > 1 makes the run
-    waste-free (Dau and Chopin, 2022): one particle in P is resampled and all P states of the chain it grows are kept,
-    `num_steps` transitions apart.
+    Args:
+        num_particles: Particles of the population.
+        schedule: A fixed schedule, or `AdaptiveSchedule`, which cannot run under `jax.jit`.
+        kernel: Moves the particles at each beta.
+        resampling: `"systematic"`, `"stratified"`, `"residual"` or `"multinomial"`.
+        threshold: Resample where the effective sample size is at most this share of the particles; 1 is at every step.
+        chain_length: P > 1 makes the run waste-free (Dau and Chopin, 2022). One particle in P is resampled, and all P
+            states of the chain that it grows are kept, `num_steps` transitions apart.
+        chunk_size: The most particles that are moved at once, for memory. The numbers do not depend on it.
+        cross_fit: Whether the kernel that moves one half of the particles is fitted to the other half. A kernel that is
+            fitted to the particles that it moves biases the evidence, by about the number of its parameters over the
+            number of particles. All particles are used if their number is odd, or if a half has an ESS below twice the
+            dimension. False always uses all, as most published runs do.
+        moves_last: False ends a run on the host without moves at beta = 1. The samples are then weighted, and the
+            evidence is the same at a lower cost.
+        devices: A number, or the devices themselves, which share the particles; see `AIS`.
 
-    With `cross_fit` the kernel that moves one half of the particles is fitted to the other half: fitted to the
-    particles that it moves, it biases the evidence by about the number of its parameters over that of the particles (an
-    odd number of particles or chains, and a half with an ESS below twice the dimension, make do with all). False fits
-    it to all particles, as most published runs do. Without `moves_last` a run on the host ends with the weights of
-    beta = 1: its samples are weighted, and the evidence is the same for less.
+    With a fixed schedule and cross-fitting the estimate of the evidence is unbiased. Too few moves leave the particles
+    behind the path; `stats["log_evidence_lag"]` estimates by how much.
 
-    `devices`, a number or the devices themselves, share the particles; see `AIS`.
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> result = qp.SMC(500, qp.AdaptiveSchedule(), qp.HMC(num_leapfrog=3)).run(path, key=jax.random.key(0))
+        >>> bool(abs(result.log_evidence - -2.4094) < 4 * result.log_evidence_se)
+        True
     """
 
     num_particles: int = eqx.field(static=True)

@@ -38,6 +38,17 @@ class ThermodynamicIntegration(eqx.Module):
 
     The error of the rule itself, which falls with the number of betas, is not part of the standard error. Where the
     target is -inf on part of the base, the integrand of a path with q >= 1 is infinite at beta = 0, which is an error.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> sampler = qp.SMC(200, qp.LinearSchedule(9), qp.RandomWalk(3))
+        >>> result = qp.ThermodynamicIntegration(sampler).run(path, key=jax.random.key(0))
+        >>> bool(abs(result.log_evidence - -2.4094) < 0.5)
+        True
     """
 
     sampler: AbstractAnnealer | ParallelTempering

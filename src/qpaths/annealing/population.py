@@ -77,10 +77,8 @@ class Population(Module):
     own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
     number of particles is fitted as a whole.
 
-    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: moves there cost as much as
-    at any other beta, and the evidence does not depend on them.
-
-    With `devices` the particles are spread over them, and the host makes the steps.
+    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: the evidence does not
+    depend on moves there. With `devices` the particles are spread over them, and the host makes the steps.
     """
 
     scheme: str = eqx.field(static=True, default="systematic")

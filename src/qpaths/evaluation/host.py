@@ -170,6 +170,10 @@ def clear_cache() -> None:
     """Forget the compiled programs of all densities, and free their memory.
 
     The last eight programs of each kind are kept. Call this in a long process that works through many models.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> qp.clear_cache()
     """
     for cache in (_value_program, _draw_program, _path_program, traced_layout):
         cache.cache_clear()

@@ -79,6 +79,11 @@ class MultivariateNormal(AbstractExponentialFamily):
     Args:
         mean: Shape (d,).
         cov: The covariance matrix, shape (d, d), symmetric and positive definite.
+
+    Examples:
+        >>> density = MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> round(float(density.log_prob(jnp.zeros(2))), 3)  # -log(2 pi)
+        -1.838
     """
 
     mean: Float[Array, " d"]

@@ -27,6 +27,10 @@ class StudentT(AbstractQGaussian):
         df: Degrees of freedom; 1 is the Cauchy density.
         loc: The center.
         scale: The scale, not squared. The variance is scale^2 df / (df - 2) for df > 2.
+
+    Examples:
+        >>> round(float(jnp.exp(StudentT(1.0, 0.0, 1.0).log_prob(0.0))), 4)  # 1 / pi
+        0.3183
     """
 
     df: ScalarLike
@@ -71,6 +75,11 @@ class MultivariateStudentT(AbstractQExponentialFamily):
         df: Degrees of freedom.
         mean: The center, shape (d,); it is the mean for df > 1.
         scale_matrix: Shape (d, d), symmetric and positive definite. The covariance is S df / (df - 2) for df > 2.
+
+    Examples:
+        >>> density = MultivariateStudentT(3.0, jnp.zeros(2), jnp.eye(2))
+        >>> round(float(density.q), 3)  # q = (df + d + 2) / (df + d)
+        1.4
     """
 
     df: ScalarLike

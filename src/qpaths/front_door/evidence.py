@@ -58,11 +58,9 @@ def evidence(
 ) -> Result:
     """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
-    Give the endpoints (`base`, which can be sampled, and the unnormalized `target`), or `log_prior(x)`,
-    `log_likelihood(x)` and `sample_prior(key)`; with `data`, `log_likelihood(x, data)`. Or give a distribution for each
-    variable, `prior={"mu": dist.Normal(0, 10), ...}`, and a `log_likelihood` of the variables by name; or a whole model
-    of `qpaths.adapters` (`from_numpyro`, `from_pymc`). The samples of these two are variables by name. Or give a `path`
-    of your own, which leads from its base to its target; if it is long and has an order q, others are tried.
+    There are five ways to give a model: a `prior` of distributions by name with a `log_likelihood`; a model of
+    `qpaths.adapters` as the first argument; `log_prior`, `log_likelihood` and `sample_prior`; a `base` and a `target`;
+    or a `path`.
 
     Pilots choose where to anneal from, the path, its schedule and the kernel (`qpaths.tune`); then independent
     islands of SMC run with these settings frozen, until the standard error is small enough or the budget is spent.
@@ -70,24 +68,53 @@ def evidence(
     if the budget ends the run. A run that stops at a standard error looks at what it found to decide when to stop,
     and its mean is a little low (by 0.04 to 0.15 of that standard error where it was measured).
 
-    `budget` counts evaluations of the target, a gradient as two, pilots included. `seconds` is another limit, counted
-    from the call on; a first batch always runs. `standard_error` is what is good enough. By default a million
-    evaluations, or an error of 0.005; with a wanted error alone, no limit unless it would take more than a hundred
-    million. `kernel` is HMC unless given. `reference=False` always anneals from the base. With `simulate(key, x)`,
-    which draws data given a point, the same procedure runs on simulated data, outside the budget, where bidirectional
-    Monte Carlo bounds its error from both sides.
+    Args:
+        base: A normalized density that can be sampled, or a model of `from_numpyro`, `from_pymc` or `from_prior`.
+        target: The unnormalized target; its integral is the evidence.
+        key: A `jax.random.key`. The same key gives the same answer.
+        log_prior: The normalized log density of the prior at one point.
+        log_likelihood: `log_likelihood(x)`, or `log_likelihood(x, data)` with `data`; `x` has the variables by name
+            where `prior` has names.
+        sample_prior: `sample_prior(key)` draws one point from the prior.
+        prior: A distribution for each variable, of NumPyro, SciPy or `qpaths`.
+        data: What was observed. Other data of the same shape compile nothing.
+        simulate: `simulate(key, x)` draws data given a point. The same procedure then runs on simulated data, outside
+            the budget, and bidirectional Monte Carlo bounds its error from both sides.
+        path: A path from its base to its target. If it is long and has an order q, others are tried.
+        backend: `"numpy"` calls the functions as they are, instead of tracing them with JAX.
+        budget: The most evaluations of the target, a gradient counted as two, pilots included; a million by default.
+        seconds: Another limit, counted from the call on. Pilots and a first batch always run.
+        standard_error: What is good enough; 0.005 by default. With it alone there is no limit, unless the call would
+            take more than a hundred million evaluations.
+        kernel: Moves the particles; HMC by default, a random walk where there is no gradient.
+        reference: False always anneals from the base. Then the base must cover the target.
+        checkpoint: A file that is written after the pilots and after each batch. The same call continues from it.
+        executor: Where points are evaluated: a pool of `concurrent.futures` (processes for NumPy functions), a Dask
+            `Client`, or anything with the same `submit`. The numbers do not depend on it. By default, and for points
+            that cost microseconds, this process evaluates them. What a worker held that dies is evaluated again.
+        progress: Whether to show the batches on standard error.
 
-    `executor` is where points are evaluated: a pool of `concurrent.futures` (processes for NumPy functions), a Dask
-    `Client`, or anything with the same `submit`. The numbers do not depend on it, nor on the number of workers. By
-    default they are evaluated here, one chunk after the other. Points that cost microseconds stay here in any case. A
-    worker that dies costs what it held, which is evaluated again.
+    Returns:
+        A `Result` with `log_evidence`, `log_evidence_se`, weighted `samples` and a `verdict`. The verdict says what was
+        chosen and why, what looks unreliable, and what to do about it. What looks unreliable is also a warning. After
+        Ctrl-C the result is that of the finished batches, with `status` UNFINISHED.
 
-    With `checkpoint` what there is goes to that file after the pilots and each batch of islands, and the same call goes
-    on from it. Ctrl-C returns what the finished batches say, with `status` UNFINISHED. `progress` shows the batches on
-    standard error.
+    No standard error accounts for a part of the target that no particle came near: see `docs/tutorials/is_it_right.md`.
 
-    The result's `verdict` says what was chosen and why, what looks unreliable, and what to do about it; what looks
-    unreliable is also a warning.
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> result = qp.evidence(
+        ...     prior={"x": qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))},
+        ...     log_likelihood=lambda p: -2.0 * jnp.sum((p["x"] - 1.0) ** 2),
+        ...     budget=20_000,
+        ...     key=jax.random.key(0),
+        ... )
+        >>> bool(abs(result.log_evidence - -2.4094) < 4 * result.log_evidence_se)  # -log 5 - 4/5
+        True
+        >>> str(result.verdict.level)
+        'sound'
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)

@@ -53,6 +53,15 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     finds goes unseen: `qpaths.evidence` starts from the prior and does not depend on a sampler.
 
         result = qpaths.evidence_from_draws(from_numpyro(model, y), mcmc, key=jax.random.key(0))
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> draws = jax.random.normal(jax.random.key(0), (1000, 2))  # of the density below
+        >>> result = qp.evidence_from_draws(lambda x: -0.5 * jnp.sum(x**2), draws, key=jax.random.key(1))
+        >>> bool(abs(result.log_evidence - jnp.log(2 * jnp.pi)) < 5 * result.log_evidence_se)
+        True
     """
     chains, layout, target, inner = _prepared(model, draws)
     stream = stream_of(key, host=True)

@@ -117,7 +117,7 @@ class AbstractKernel(Module, Generic[Params]):
     def equip(self, particles: Particles, stream: Any) -> Particles:
         """The particles of a new run, with what the kernel keeps of each from move to move: nothing, as a rule.
 
-        The caller draws from `stream` as well; a kernel folds a number of its own into it.
+        The caller draws from `stream` as well; a kernel folds another number into it.
         """
         return particles
 

@@ -267,6 +267,10 @@ class MALA(_LeapfrogKernel):  # type: ignore[misc]
 
     Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998). A
     transition costs one value with gradient. It moves less far than `HMC` for the same number of gradients.
+
+    Examples:
+        >>> MALA(num_steps=2).cost.total  # one gradient for each transition, which counts as two
+        2
     """
 
     num_steps: int = eqx.field(static=True, default=1)

@@ -91,6 +91,10 @@ class IndependentMH(AbstractKernel[Fitted]):
 
     Args:
         num_steps: Transitions at each beta; each costs one value of each density.
+
+    Examples:
+        >>> IndependentMH(num_steps=5).num_steps
+        5
     """
 
     num_steps: int = eqx.field(static=True, default=1)

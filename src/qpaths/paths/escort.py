@@ -25,6 +25,13 @@ class EscortMomentPath(AbstractParametricPath):
 
     q-Gaussian endpoints follow the same formula with c = 1 + 2 (q-1) / (3-q). Generalized Pareto endpoints, which the
     paper does not treat, are mixed exactly in either case: their scales mix linearly.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = EscortMomentPath(qp.StudentT(1.0, -4.0, 1.0), qp.StudentT(1.0, 4.0, 1.0))
+        >>> middle = path.at(0.5)
+        >>> float(middle.loc), float(middle.scale) > 1
+        (0.0, True)
     """
 
     base: Any

@@ -21,6 +21,11 @@ class GeneralizedMeanPath(AbstractPointwisePath):
     geometric path; `transform = lambda v: jnp.exp(delta * v)`, `inverse = lambda v: jnp.log(v) / delta` a q-path.
     Power means are the only ones that do not depend on the unit in which the densities are measured (Hardy,
     Littlewood and Polya), and `QPath` computes those exactly.
+
+    Examples:
+        >>> path = GeneralizedMeanPath(lambda x: -x, lambda x: -3 * x, lambda v: v, lambda v: v)
+        >>> float(path.log_density(0.5, 1.0))  # the geometric path
+        -2.0
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))

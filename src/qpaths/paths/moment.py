@@ -13,6 +13,12 @@ class MomentPath(AbstractParametricPath):
     Grosse, Maddison and Salakhutdinov, 2013. The minimum of `(1-beta) KL[base : r] + beta KL[target : r]` over the
     family. Between normals the means mix linearly and the covariance is the mixed one plus beta (1-beta) times the
     outer product of the difference of the means.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> middle = MomentPath(qp.Normal(-4.0, 1.0), qp.Normal(4.0, 1.0)).at(0.5)
+        >>> float(middle.loc), round(float(middle.scale), 3)  # variance 1 + 8^2 / 4
+        (0.0, 4.123)
     """
 
     base: Any

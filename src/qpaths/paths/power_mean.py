@@ -171,6 +171,11 @@ class ArithmeticPath(AbstractPowerMeanPath):
 
     Every point with mass at one endpoint has mass for 0 < beta < 1. It depends on the scale of the target; use
     `QPath(base, target, q=0, log_scale=...)` to change that scale.
+
+    Examples:
+        >>> path = ArithmeticPath(lambda x: 0.0 * x, lambda x: x)
+        >>> round(float(path.log_density(0.5, 2.0)), 3)  # log of (1 + exp(2)) / 2
+        1.434
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))

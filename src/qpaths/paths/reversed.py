@@ -12,6 +12,12 @@ class Reversed(AbstractPath[Any]):
     """A path walked from its target to its base: `beta` here is `1 - beta` there.
 
     Features are those of the path itself. Bidirectional Monte Carlo runs its reverse chains on it.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: -x, lambda x: -3 * x)
+        >>> float(Reversed(path).log_density(0.25, 1.0)) == float(path.log_density(0.75, 1.0))
+        True
     """
 
     path: AbstractPath[Any]

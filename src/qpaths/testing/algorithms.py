@@ -29,6 +29,11 @@ def check_algorithm(
     Over the replicates the mean of Z-hat / Z must be 1 within five of its standard errors, and the reported standard
     error must be of the size of the spread of log Z-hat. The default path is geometric, between normal distributions in
     three dimensions. Replicates run one after the other on the host or, with `traced`, as one compiled program.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> kernel = qp.HMC(num_leapfrog=3, step_size=0.5, preconditioner="none")
+        >>> check_algorithm(qp.AIS(50, qp.LinearSchedule(6), kernel), num_replicates=20)
     """
     if path is None or log_evidence is None:
         problem = gaussian(3)

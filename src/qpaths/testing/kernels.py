@@ -32,6 +32,10 @@ def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num
     parameters fitted to other draws; so must draws beyond a hard bound. The particles must carry the features of where
     they are. `template` must have the structure of what `fit` returns, and the numbers must not depend on the size of
     chunks. A transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> check_kernel(qp.RandomWalk(5))
     """
     case = _Case.of(kernel, jax.random.key(0) if key is None else key, num_particles)
     broken = [message for rule in _RULES for message in rule(case)]

@@ -32,6 +32,11 @@ def check_path(path: AbstractPath[Any], points: Point = None, *, key: PRNGKey | 
     `points` is a batch of points (a pytree with a leading axis); without it 16 are drawn from the base. Points where
     an endpoint is `-inf` are welcome. The tolerance follows from the precision of the densities; float64 sees more.
     The path is looked at inside it and at both ends, from base to target and reversed, compiled and on the host.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> base = qp.Normal(0.0, 1.0)
+        >>> check_path(qp.QPath(base, lambda x: -2.0 * (x - 1.0) ** 2, q=0.9))
     """
     if points is None:
         points = jax.vmap(path.sample_base)(jax.random.split(jax.random.key(0) if key is None else key, 16))

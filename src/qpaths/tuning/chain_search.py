@@ -78,7 +78,7 @@ def with_q(candidate: Candidate, measured: Measured, delta: float) -> Candidate:
     """The same with another q, at betas where the q-path is about where it was.
 
     The target's share in the score of a q-path is `sigmoid(logit(beta) + delta r)`, with r the log ratio of target and
-    base, whose mean at each beta of a geometric path is its mean increment there.
+    base. The mean of r at each beta of a geometric path is its mean increment there.
     """
     betas, num_steps = candidate.betas, candidate.betas.size - 1
     ratio = measured.increment / np.diff(betas[1 + group_ends(num_steps)], prepend=0.0)

@@ -1,4 +1,4 @@
-"""Rules for q: the paper's three, and the one that maximises what the sampler itself achieves."""
+"""Rules for q: the paper's three, and a fourth that maximizes what the sampler itself achieves."""
 
 import difflib
 import math
@@ -37,16 +37,40 @@ def choose_q(
 ) -> QPath:
     """The q-path between the endpoints of `path` whose q is chosen by one of four rules.
 
-    - `"bound"`: runs SMC with `kernel` for every delta = 1 - q of `deltas` (the paper's grid and 0 unless given) at
-      once and keeps the half with the higher mean log Z-hat, a lower bound of the log evidence, until one is left. With
-      a fixed `schedule` all are judged on it. Without, or with a number of distributions, each is judged on a schedule
-      of its own with equal steps. Geometric (delta = 0) unless another is better beyond noise in fresh runs.
+    - `"bound"`: runs SMC with `kernel` for every delta = 1 - q of `deltas` at once. It keeps the half with the higher
+      mean log Z-hat, a lower bound of the log evidence, until one is left. With a fixed `schedule` all are judged on
+      it. Otherwise each gets a schedule with equal steps. Geometric (delta = 0) unless another is better in
+      fresh runs, beyond noise.
     - `"ess"`: the paper's heuristic (Algorithm 1): the first beta and q at which half of the draws from the base are
       effective, the best of 100 restarts of Powell's method. A fixed `schedule` fixes the first beta.
       `qpaths.tuning.ess_heuristic` also returns the beta, and takes other numbers of restarts.
     - `"rho"`: `q = 1 - 1 / max |log w|` over draws from the base (eq. rho_choice), where nothing overflows; q = 0 where
       every |log w| is below 1. `qpaths.tuning.rho_rule` takes weights.
     - `"grid"`: the delta with the smallest median error of SMC against a known `log_evidence`.
+
+    Args:
+        path: A path with an order q, such as `GeometricPath` or `QPath`.
+        key: The key of the pilots.
+        method: One of the rules above.
+        schedule: A fixed schedule, the number of distributions, or None for adaptive pilots.
+        kernel: Moves the particles of the pilots; `HMC(num_leapfrog=5)` by default.
+        num_particles: Particles of each pilot, or draws from the base.
+        num_seeds: Runs of each candidate in the first round.
+        deltas: Values of 1 - q to try; by default the paper's grid, and 0.
+        log_evidence: The known answer, for `"grid"`.
+
+    Returns:
+        The q-path with the chosen order. With a tuned schedule the choice matters little.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> chosen = qp.choose_q(path, key=jax.random.key(0), method="rho", num_particles=100)
+        >>> bool(0.9 < chosen.q < 1.0)
+        True
     """
     if method not in METHODS:
         near = difflib.get_close_matches(str(method), METHODS, 1)

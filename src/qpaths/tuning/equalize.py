@@ -54,8 +54,29 @@ def equalize(
     A pilot run of SMC measures the length of each step (`stats["length"]`: for short steps the standard deviation of
     the log increment). With `target_samples`, exact draws from the target as for `BDMC`, chains in both directions
     measure the root of the forward-reverse discrepancy instead. The betas are placed at equal lengths, and so on until
-    they settle or `num_rounds` are over; each round counts as much as all before it, which keeps noise out. `schedule`
-    is the number of distributions, or a fixed schedule to start from; without either an adaptive run decides how many.
+    they settle. Each round has the same weight as all before it together, which keeps noise out.
+
+    Args:
+        path: Any path.
+        key: The key of the pilots.
+        schedule: The number of distributions, or a fixed schedule to start from. Without it an adaptive run decides.
+        kernel: Moves the particles; `HMC(num_leapfrog=5)` by default. The lengths are those for this kernel.
+        num_particles: Particles of each pilot.
+        num_rounds: The most rounds.
+        target_samples: Exact draws from the target, as for `BDMC`.
+
+    Returns:
+        The `schedule`, the `barrier` (the length of the path), and `num_for(nats)`, the distributions for an accuracy.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> equal = qp.equalize(path, key=jax.random.key(0), schedule=6, num_particles=200, num_rounds=2)
+        >>> equal.schedule.betas.size, bool(equal.barrier > 0)
+        (6, True)
     """
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_num("num_rounds", num_rounds, smallest=1)
@@ -108,7 +129,7 @@ def _discrepancies(
 
 
 def _change(old: Float[AnyArray, " num"], new: Float[AnyArray, " num"]) -> float:
-    """Largest move of a beta, as a share of the smaller of the two steps beside it."""
+    """Largest move of a beta, as a share of the smaller of its two steps."""
     if old.size != new.size:
         return math.inf
     steps = np.diff(old)

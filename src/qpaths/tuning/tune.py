@@ -33,12 +33,34 @@ def tune(
 ) -> Recipe:
     """Choose reference, q, schedule and kernel; `path, schedule, kernel = tune(path, key=key)`.
 
-    Everything is frozen: with the recipe AIS and SMC are unbiased. `budget` counts the evaluations of the run that will
-    follow and its pilots, a gradient counted as two. See `qpaths.tuning.tune_population` for what is chosen how.
+    Everything is frozen, so AIS and SMC with the recipe are unbiased. `qpaths.tuning.tune_population` has the details.
+
+    Args:
+        path: A path, or a function that makes the path of one of the `problems`.
+        key: The key of the pilots.
+        budget: Evaluations of the pilots and of the run that will follow; a gradient counts as two.
+        kernel: The kind of kernel; HMC by default.
+        reference: Whether the path may start at a fitted distribution instead of its base.
+        num_gradients: Gradients of one chain of AIS or BDMC. Without it the recipe is for a population.
+        **options: For chains only, see below.
+
+    Returns:
+        A `Recipe`: path, schedule and kernel, with notes on what was chosen and why.
 
     With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC), and the budget is that of
     `num_chains` chains. Further options are then `num_leapfrog` and `q`, which fix what would otherwise be chosen,
     `problems` and `target_samples`: see `qpaths.tuning.tune_chains`.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+        >>> path = qp.GeometricPath(base, lambda x: base.log_prob(x) - 2.0 * jnp.sum((x - 1.0) ** 2))
+        >>> recipe = qp.tune(path, key=jax.random.key(0), budget=20_000)
+        >>> result = recipe.run(qp.SMC, 200, key=jax.random.key(1))
+        >>> bool(abs(result.log_evidence - -2.4094) < 5 * result.log_evidence_se)
+        True
     """
     if num_gradients is None:
         if any(value is not None for value in options.values()):
