@@ -8,7 +8,7 @@ put it into `COLUMNS`.
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ on either schedule and drops it, and weighs the first step with q = 1 when the h
 """
 _ADAPTIVE_STEPS = {"pima": 14, "sonar": 20}
 """Steps that the adaptive schedule takes on the geometric path: they set the evaluations of the tuned column."""
-_LARGEST_AS_RELEASED = 1e-3
+_LARGEST_AS_RELEASED = 3e-3
 
 
 class Plan(NamedTuple):
@@ -66,15 +66,18 @@ class Column:
 
 
 @functools.cache
-def _problem(dataset: str, dtype: Any) -> tuple[Density, Density]:
-    """Prior and posterior of logistic regression on a data set."""
-    return logistic_regression(load(dataset), dtype=dtype)
+def _problem(dataset: str) -> tuple[Density, Density]:
+    """Prior and posterior of logistic regression on a data set.
+
+    In single precision: near the posterior the rounding is below 1e-4 nats, and all other arithmetic is in double.
+    """
+    return logistic_regression(load(dataset), dtype=np.float32)
 
 
 def _protocol(settings: Settings, seed: int) -> Plan:
     """The protocol of the paper: a given q, its schedule, and random-walk moves."""
     schedule = schedule_of(settings["schedule"], settings["num_distributions"])
-    path = q_path(*_problem(settings["dataset"], np.float32), settings["delta"])
+    path = q_path(*_problem(settings["dataset"]), settings["delta"])
     return Plan(Recipe(path, schedule, RandomWalk(settings["moves"])), settings["num_particles"])
 
 
@@ -88,7 +91,7 @@ def _by_ess(settings: Settings, seed: int) -> Plan:
     (_, schedule, kernel), num, *_ = _protocol(settings, seed)
     first = "linear" if settings["schedule"] == "linear" else "free"
     delta = _ess_delta(settings["dataset"], first, settings["num_distributions"], num, seed)
-    path = q_path(*_problem(settings["dataset"], np.float32), delta)
+    path = q_path(*_problem(settings["dataset"]), delta)
     return Plan(Recipe(path, schedule, kernel), num, spent=num)
 
 
@@ -96,7 +99,7 @@ def _by_ess_as_released(settings: Settings, seed: int) -> Plan:
     """With beta free in the heuristic and the first step weighted with q = 1, on either schedule."""
     (_, schedule, kernel), num, *_ = _protocol(settings, seed)
     delta = _ess_delta(settings["dataset"], "free", settings["num_distributions"], num, seed)
-    path = ReleasedPath(*_problem(settings["dataset"], np.float32), delta=jnp.asarray(delta))
+    path = ReleasedPath(*_problem(settings["dataset"]), delta=jnp.asarray(delta))
     return Plan(Recipe(path, schedule, kernel), num, num, as_released=True)
 
 
@@ -121,7 +124,7 @@ def _ess_delta(dataset: str, first: str, num_distributions: int, num_particles: 
 
     The number of moves does not enter, so that lines that differ in it alone share the choice.
     """
-    path = q_path(*_problem(dataset, np.float32), 0.0)
+    path = q_path(*_problem(dataset), 0.0)
     # With a kernel that needs no gradients, so that the draws are weighed by the program that moves them.
     found = choose_q(
         path,
@@ -136,8 +139,8 @@ def _ess_delta(dataset: str, first: str, num_distributions: int, num_particles: 
 
 @functools.cache
 def _tuned(dataset: str, budget: int, seed: int) -> Recipe:
-    """What `tune` chooses for a budget, in double precision: its errors are small."""
-    return tune(q_path(*_problem(dataset, np.float64), 0.0), key=_choice_key(seed), budget=budget)
+    """What `tune` chooses for a budget."""
+    return tune(q_path(*_problem(dataset), 0.0), key=_choice_key(seed), budget=budget)
 
 
 def _choice_key(seed: int) -> PRNGKey:
@@ -154,7 +157,7 @@ def _grid(settings: Settings) -> list[float]:
 
 
 def _grid_as_released(settings: Settings) -> list[float]:
-    """Without the values above 1e-3, of which none is near the best.
+    """Without the values above 3e-3, of which none is the best in the paper's adaptive lines.
 
     There the geometric weights ask for ever more steps, because the q-path keeps the particles near the prior: 801
     steps at 1 - q = 0.1 on Pima, where the path's own weights ask for 2.
