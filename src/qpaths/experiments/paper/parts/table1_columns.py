@@ -99,7 +99,7 @@ def _by_ess_as_released(settings: Settings, seed: int) -> Plan:
     """With beta free in the heuristic and the first step weighted with q = 1, on either schedule."""
     (_, schedule, kernel), num, *_ = _protocol(settings, seed)
     delta = _ess_delta(settings["dataset"], "free", settings["num_distributions"], num, seed)
-    path = ReleasedPath(*_problem(settings["dataset"]), delta=jnp.asarray(delta))
+    path = ReleasedPath(*_problem(settings["dataset"]), delta=jnp.asarray(delta))  # type: ignore[call-arg]
     return Plan(Recipe(path, schedule, kernel), num, num, as_released=True)
 
 
