@@ -64,9 +64,7 @@ class RandomWalk(AbstractKernel[Factors]):
         self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Factors
     ) -> tuple[Particles, Info]:
         noise, uniform = randomness
-        # In the precision of the noise, 32 bits on the host: any symmetric law of the steps leaves the kernel exact.
-        steps = times(noise, params.astype(noise.dtype))
-        proposal = evaluator.particles(particles.position + steps, with_slopes=False)
+        proposal = evaluator.particles(particles.position + times(noise, params), with_slopes=False)
         return accept(uniform, evaluator, beta, particles, proposal, evaluator.xp.zeros_like(uniform))
 
 
