@@ -23,7 +23,7 @@ from ....tuning import choose_q, tune
 from ...experiment import Settings
 from .datasets import load, logistic_regression
 from .published import delta_grid
-from .regression import SCHEDULES, ReleasedPath, q_path, schedule_of
+from .regression import SCHEDULES, ReleasedPath, cost_of_particle, q_path, schedule_of
 
 PROTOCOLS = {"text": "as the text says", "code": "as the released code does"}
 """Two ways to run the q-paths of the paper.
@@ -113,9 +113,7 @@ def _by_tuning(settings: Settings, seed: int) -> Plan:
     budget = settings["num_particles"] * (1 + (num_steps - 1) * settings["moves"])
     tuned = _tuned(settings["dataset"], budget, seed)
     spent = tuned.num_evaluations.total
-    # No moves at beta = 1, as in `run_smc`.
-    cost = tuned.kernel.start_cost(1) + (tuned.num_steps - 1) * tuned.kernel.num_steps * tuned.kernel.cost
-    return Plan(tuned, max(2, (budget - spent) // cost.total), spent)
+    return Plan(tuned, max(2, (budget - spent) // cost_of_particle(tuned)), spent)
 
 
 @functools.cache
