@@ -8,6 +8,7 @@ A marked place is `<!-- rows NAME what -->...<!-- end -->`, with NAME an experim
     claims            its table of claims with verdicts
     sheet TITLE       one of its tables
     size              how many runs, and how long they took
+    report            a link to its report page, and its size
     ours STATEMENT    our number of the claim whose statement begins so, and the verdict
     picture PICTURE   one of its pictures
 
@@ -62,8 +63,11 @@ def collect(folder):
         (DOCS / "results" / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
         (DOCS / "reports").mkdir(exist_ok=True)
         (DOCS / "reports" / f"{name}.html").write_text(render([stored]))
+        pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
         for picture in stored.experiment.pictures(stored.rows):
-            picture.figure.savefig(DOCS / "pictures" / f"{name}_{picture.name}.png", dpi=110)
+            file = f"{name}_{picture.name}.png"
+            if f"pictures/{file}" in pages or f"<!-- rows {name} picture {picture.name} -->" in pages:
+                picture.figure.savefig(DOCS / "pictures" / file, dpi=110)
 
 
 def filled(text, results=None):
@@ -115,6 +119,10 @@ def _size(found, _):
     return f"{found['num_runs']:,} of {found['num_planned']:,} runs, {found['minutes']:g} minutes in all"
 
 
+def _report(found, rest):
+    return f"[report](reports/{found['experiment']}.html), {_size(found, rest)}"
+
+
 def _ours(found, statement):
     claim = _only([c for c in found["claims"] if c["statement"].startswith(statement)], statement, found)
     return f"{claim['ours']} ({claim['verdict']})"
@@ -131,7 +139,7 @@ def _only(found, what, digest):
     return found[0]
 
 
-_CONTENTS = {"claims": _claims, "sheet": _sheet, "size": _size, "ours": _ours, "picture": _picture}
+_CONTENTS = {"claims": _claims, "sheet": _sheet, "size": _size, "report": _report, "ours": _ours, "picture": _picture}
 
 
 if __name__ == "__main__":

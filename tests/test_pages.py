@@ -23,10 +23,10 @@ def test_the_page_is_what_the_script_makes(page):
 
 
 def test_a_number_that_was_typed_is_replaced():
-    page = "it wins <!-- rows fig4 ours q = 2 wins -->by 99<!-- end -->, in <!-- rows fig4 size --><!-- end -->."
+    page = "it wins <!-- rows fig4 ours q = 2 wins -->by 99<!-- end -->, in <!-- rows fig4 report --><!-- end -->."
     filled = MAKE["filled"](page, {"fig4": DIGEST})
     assert "wins -->by 3 (holds)<!-- end -->" in filled
-    assert "7 of 9 runs, 1.5 minutes in all" in filled
+    assert "[report](reports/fig4.html), 7 of 9 runs, 1.5 minutes in all" in filled
     assert "99" not in filled
     assert MAKE["filled"](filled, {"fig4": DIGEST}) == filled
 

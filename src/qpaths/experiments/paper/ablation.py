@@ -34,7 +34,7 @@ from ..settings import check_numbers, check_words
 from ..statistics import Estimate, in_words, median, median_deviation, median_difference
 from .parts.datasets import load, logistic_regression
 from .parts.published import PILOT_DELTAS, TRUTHS
-from .parts.regression import q_path, run_smc, schedule_of
+from .parts.regression import cost_of_particle, q_path, run_smc, schedule_of
 
 _PARTS = ("kernel", "schedule", "q", "reference")
 """What can be tuned."""
@@ -137,7 +137,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
         settings["moves"],
         settings["num_pilot"],
     )
-    num_particles = settings["budget"] // recipe.cost_per_particle.total
+    num_particles = settings["budget"] // cost_of_particle(recipe)
     values = run_smc(recipe, num_particles, key=jax.random.key(seed))
     return {**values, "num_particles": num_particles}
 

@@ -68,7 +68,7 @@ def test_the_geometric_path_is_one_of_the_q_paths(monkeypatch):
     assert COLUMNS[0].deltas(_LINE) == [0.0]
     grids = {column.name: len(column.deltas(_LINE)) for column in COLUMNS}
     assert grids["grid"] == 20
-    assert grids["grid_code"] == 10
+    assert grids["grid_code"] == 12
 
 
 def test_the_released_schedule_ignores_q():
@@ -125,3 +125,14 @@ def test_variants_of_the_ablation_cost_the_same(variant):
     settings = {"problem": "toy", "variant": variant, "budget": 20_000, "num_distributions": 10, "moves": 5}
     row = find("ablation").run_one({**settings, "num_pilot": 100}, 0)
     assert 0.99 * 20_000 < row["likelihoods"] <= 20_000
+
+
+def test_single_precision_is_enough_for_the_likelihood():
+    """Near the posterior the rounding is far below the errors that are compared."""
+    for name in ("pima", "sonar"):
+        exact, rounded = (logistic_regression(load(name), dtype=dtype)[1] for dtype in (np.float64, np.float32))
+        weights = 0.3 * np.random.default_rng(0).normal(size=(50, load(name).predictors.shape[1]))
+        values = [
+            jax.vmap(one.log_prob)(jnp.asarray(weights, dt)) for one, dt in ((exact, float), (rounded, np.float32))
+        ]
+        assert np.abs(np.asarray(values[0]) - np.asarray(values[1], float)).max() < 3e-4

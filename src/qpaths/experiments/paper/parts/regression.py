@@ -91,6 +91,12 @@ def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey, as_released: bo
     }
 
 
+def cost_of_particle(recipe: Recipe) -> int:
+    """Likelihood evaluations of one particle in `run_smc`, which makes no moves at beta = 1; a gradient counts as two."""
+    kernel = recipe.kernel
+    return (kernel.start_cost(1) + (recipe.num_steps - 1) * kernel.num_steps * kernel.cost).total
+
+
 def run_linear(data: Regression, delta: float, settings: Settings, seed: int) -> dict[str, Any]:
     """One run with the linear schedule and random-walk moves, and what a row keeps of it.
 

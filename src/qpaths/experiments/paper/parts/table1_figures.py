@@ -59,7 +59,7 @@ def sheets(rows: list[Row]) -> list[Sheet]:
             f"spread is called a median one, but is very likely the mean (see the page on the paper). Truths: {truth}. "
             f"The grid's q is the one with the lowest median error, as in the paper. Text: {PROTOCOLS['text']}; code: "
             f"{PROTOCOLS['code']}, which on the linear schedule is the same for the grid. On the adaptive one its grid "
-            f"ends at 1 - q = 1e-3: beyond, its schedule takes up to 801 steps.",
+            f"ends at 1 - q = 3e-3: beyond, its schedule takes up to 801 steps.",
         ),
         _sheet(
             Errors(rows, of_the_paper=True),
