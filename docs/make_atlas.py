@@ -40,11 +40,15 @@ PICTURED = """
 Each square is the root mean square error of one q over that of the geometric path. Blue is better. Dots mark the best
 bound. Pairs such as 0.9:1 are values of q at the base and at the target; in between `1 - q` is linear in beta.
 """
+LIMITS = """
+Pilots are run once for each q, and its seeds share them. So a gain of a single q may be partly the luck of its pilot; a
+pattern over neighboring values of q, or over several problems, is not. With so few seeds small gains cannot be seen.
+"""
 LEGEND = """
 Each cell has the error at q = 1, the q that the bound chose, and its gain. A gain of 2 means half the error; in
 brackets is the range of one standard error. Several values
 of q mean that the seeds disagree; the most frequent comes first. The full report is
-[atlas_report.html](atlas_report.html).
+[here](reports/atlas.html).
 """
 
 
@@ -64,6 +68,7 @@ def page(rows: list) -> str:
         _filled(PICTURED),
         _summary(cells),
         _advice(cells),
+        _filled(LIMITS),
         _table(cells),
         _filled(LEGEND),
     ]
@@ -121,7 +126,7 @@ def _advice(cells: Cells) -> str:
         words += f"{len(gains)} problems"
         if helped:
             most = max(helped, key=lambda name: gains[name].ratio)
-            words += f", most of all on {PROBLEMS[most][0]}: {gains[most].ratio:.3g} times smaller errors with q = "
+            words += f', most of all on "{PROBLEMS[most][0]}": {gains[most].ratio:.3g} times smaller errors with q = '
             words += f"{gains[most].chosen}"
         words += f". It harms beyond noise on {len(harmed)}" + (f" ({_listed(harmed)})." if harmed else ".")
         lines.append(_filled(words, "  "))

@@ -1,6 +1,7 @@
 """The documentation names what there is: every public name, no other, all pages, and a map of the present layers."""
 
 import ast
+import dataclasses
 import doctest
 import functools
 import importlib
@@ -105,3 +106,12 @@ def test_the_map_notices_a_new_room():
     draw = runpy.run_path(str(ROOT / "docs" / "make_map.py"))
     with pytest.raises(KeyError, match="attic"):
         draw["draw"]([*draw["layers"](), ["attic"]])
+
+
+def test_the_atlas_is_current():
+    """Its numbers come from the stored rows, and another row changes the page."""
+    make = runpy.run_path(str(ROOT / "docs" / "make_atlas.py"))
+    rows = make["load"](make["FOLDER"]).rows
+    assert make["page"](rows) == make["PAGE"].read_text(), "rows or words have changed: run `python docs/make_atlas.py`"
+    wrong = dataclasses.replace(rows[0], values={**rows[0].values, "truth": rows[0]["truth"] + 1.0})
+    assert make["page"]([wrong, *rows[1:]]) != make["PAGE"].read_text()

@@ -59,11 +59,15 @@ def test_base_can_be_kept(tuned):
     assert kept.barrier > 3 > 2 * tuned.barrier
 
 
-def test_settings_for_many_problems_bring_their_bounds_together(key):
+def test_settings_for_many_problems_bring_their_bounds_together(key, caplog):
     """Shared settings for narrow targets at different places; BDMC with exact draws shows what they are worth."""
     draws = MEANS + WIDTH * jax.random.normal(key, MEANS.shape)
     length = {"num_gradients": 400, "num_leapfrog": 5}
-    shared = qp.tune(path_of, problems=MEANS, target_samples=draws, num_chains=20, key=key, **length)
+    with jax.log_compiles():
+        shared = qp.tune(path_of, problems=MEANS, target_samples=draws, num_chains=20, key=key, **length)
+    # One program for pilots of all lengths, schedules, momenta and values of q, in both directions.
+    assert sum("Compiling jit(_one_way)" in record.getMessage() for record in caplog.records) == 1
+    caplog.clear()
     assert (shared.schedule.betas.size, shared.kernel.kernel.num_leapfrog) == (81, 5)
 
     def gap(schedule, kernel):
