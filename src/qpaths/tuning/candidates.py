@@ -185,7 +185,7 @@ class _Search:
         draws, scores = pilot.draws
         assert scores is not None
         design_stream, fit_stream = self.stream.fold(200 + self.num_pilots).split(2)
-        most = int(min(_DRIVER_SHARE * self.max_cost, _ROUND_SHARE * self.left) / 2)
+        most = int(min(_DRIVER_SHARE * self.max_cost, self.left) / 2)
         design, num = conditional_design(self.evaluator, draws, scores, most, design_stream)
         self._spend_gradients(num)
         if design is None:
