@@ -59,8 +59,8 @@ narrow = qp.evidence(base, funnel, budget=100_000, reference=False, key=jax.rand
 print(f"{narrow.log_evidence:.3f} +- {narrow.log_evidence_se:.3f}, exact 0, {narrow.verdict.level}")
 
 # %% [markdown]
-# The base must cover the target. A prior covers its posterior, but a base that you choose yourself may not. Let it err
-# on the wide side.
+# The verdict sees the heavy tail of the weights, and the standard error is wide. The base must cover the target. A prior
+# covers its posterior, but a base that you choose yourself may not. Let it err on the wide side.
 #
 # ## Several modes
 #
