@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-NAMES = ("harness", "models", "summary", "pictures", "report")
+NAMES = ("harness", "densities", "summary", "pictures", "report")
 
 
 @pytest.fixture(scope="module")
@@ -105,10 +105,10 @@ def test_the_page_says_where_a_peer_is_ahead(peers, tmp_path):
 
 def test_densities_are_those_of_the_suite(peers):
     targets = importlib.import_module("targets")
-    models = peers["models"]
+    densities = peers["densities"]
     for name in ("pima", "funnel", "mixture", "seeds", "credit", "brownian"):
-        problem, other = models.PROBLEMS[name](np), targets.PROBLEMS[models.TARGETS.get(name, name)]()
+        problem, other = densities.PROBLEMS[name](np), targets.PROBLEMS[densities.TARGETS.get(name, name)]()
         x = problem.from_normal(np.abs(np.random.default_rng(1).standard_normal((2, problem.dimension))))
         expected = jax.jit(jax.vmap(lambda x, other=other: (other.base.log_prob(x), other.target.log_prob(x))))(x)
-        np.testing.assert_allclose((problem.log_prior(x), problem.log_joint(x)), expected, rtol=2e-4, atol=1e-3)
+        np.testing.assert_allclose((problem.log_prior(x), problem.log_target(x)), expected, rtol=2e-4, atol=1e-3)
         assert (problem.truth, problem.truth_se) == (other.truth, other.truth_se)

@@ -34,7 +34,7 @@ def main(peer, name, seed, effort):
         importlib.import_module(module)
     namespace = importlib.import_module(NAMESPACES[adapter.NAMESPACE])
     imported = time.process_time()
-    from models import PROBLEMS
+    from densities import PROBLEMS
 
     problem = PROBLEMS[name](namespace)
     found = adapter.run(problem, int(seed), effort)

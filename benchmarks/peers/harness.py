@@ -44,6 +44,8 @@ def python_of(peer):
 def set_up(peer, rows=ROWS):
     """Make the environment of a peer anew. A failure becomes a row, so that the report can say why."""
     folder, requirements = ENVIRONMENTS / peer, adapter_of(peer).REQUIREMENTS
+    if folder.is_symlink():
+        folder.unlink()  # never install into what it points to
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     command = [python_of(peer), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements]
@@ -55,7 +57,7 @@ def set_up(peer, rows=ROWS):
 
 
 def measure(command, limit, environment=None):
-    """Run a command to its end or to the limit of CPU seconds; a dictionary with the CPU time of it and its children."""
+    """Run a command to its end or to the limit of CPU seconds. Its CPU time includes that of its children."""
     start, stopped = time.perf_counter(), threading.Event()
 
     def confine():
@@ -123,8 +125,9 @@ def run_all(peers, problems, seeds, effort, limit, rows=ROWS, run=cold_run, say=
     """All runs that are not among the rows, seed by seed, so that an interrupted batch is even.
 
     A peer that was stopped on a problem is not run there with further seeds: its CPU time would be the limit again.
+    A larger limit gives it another chance.
     """
-    done, given_up = state(rows)
+    done, given_up = state(rows, limit)
     for seed in range(seeds):
         for problem in problems:
             for peer in peers:
@@ -138,9 +141,12 @@ def run_all(peers, problems, seeds, effort, limit, rows=ROWS, run=cold_run, say=
                 say(f"{peer} ({effort}), {problem}, seed {seed}: {answer} ({row['cpu_seconds']:.1f} CPU s)", flush=True)
 
 
-def state(rows):
-    """The keys of the runs that are there, and those (peer, problem, effort) that were stopped."""
-    runs = [row for row in read(rows) if "problem" in row]
+def state(rows, limit):
+    """The keys of the runs that are there, and those (peer, problem, effort) that were stopped at this limit or later.
+
+    Runs that were stopped at a smaller limit are run again.
+    """
+    runs = [row for row in read(rows) if "problem" in row and (row["status"] != "stopped" or row["limit"] >= limit)]
     done = {(row["peer"], row["problem"], row["seed"], row["effort"]) for row in runs}
     return done, {(row["peer"], row["problem"], row["effort"]) for row in runs if row["status"] == "stopped"}
 

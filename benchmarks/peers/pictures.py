@@ -22,7 +22,8 @@ def errors_against(name, label, cells, problems, titles, file):
     with mpl.rc_context(STYLE):
         num_columns = min(5, len(problems))
         num_rows = -(-len(problems) // num_columns)
-        figure, axes = plt.subplots(num_rows, num_columns, figsize=(2.4 * num_columns, 2.3 * num_rows + 1), squeeze=False)
+        size = (2.4 * num_columns, 2.3 * num_rows + 1)
+        figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False)
         look, handles = looks(titles), {}
         for axis, problem in zip(axes.flat, problems, strict=False):
             for (peer, where, effort), cell in cells.items():
@@ -48,7 +49,7 @@ def errors_against(name, label, cells, problems, titles, file):
             ncols=6,
             frameon=False,
         )
-        figure.tight_layout(rect=(0, 0.35 / (2.3 * num_rows + 1) + 0.04, 1, 1))
+        figure.tight_layout(rect=(0, 0.35 / size[1] + 0.04, 1, 1))
         save(figure, file)
 
 

@@ -1,7 +1,7 @@
 """Writes `docs/peers.md` and its pictures from stored rows. Every figure and every sentence is computed from them."""
 
+from densities import PROBLEMS
 from harness import PEERS, ROOT, adapter_of, read
-from models import PROBLEMS
 from pictures import coverage, errors_against
 from summary import EFFORTS, OURS, best_of, cells_of
 
@@ -14,8 +14,8 @@ defaults of its documentation, and with a setting for more effort. Nothing is tu
 pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
 
 - Each run is a cold process on one core in an environment of its own. CPU seconds include imports and compilation.
-- All count in 64 bits. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX; the formulas are
-  one text (`benchmarks/peers/models.py`). Nested samplers get the map from the unit cube.
+- All count in 64 bits. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX; the formulas
+  are one text (`benchmarks/peers/densities.py`). Nested samplers get the map from the unit cube.
 - A gradient counts as two evaluations. PyMC does not report evaluations.
 - A run is stopped at its limit of CPU seconds. A package that was stopped on a problem is not run there again.
 - At equal error: the less accurate of the two is charged for the smaller error by the square-root law (half the error
@@ -60,9 +60,7 @@ def factors(cells, problems, titles):
         own = [f"{ours.rms:.4f}", number(ours.median("cpu_seconds"), 2)] if ours and ours.answers else ["", ""]
         found = {peer: best_of(cells, peer, problem) for peer in others}
         has_run = {peer for peer in others if any((peer, problem, effort) in cells for effort in EFFORTS)}
-        lines.append(
-            [problem, *own, *(factor_text(found[peer]) if peer in has_run else "not run" for peer in others)]
-        )
+        lines.append([problem, *own, *(factor_text(found[peer]) if peer in has_run else "not run" for peer in others)])
     return table(["problem", "our RMS error", "our CPU s", *(titles[peer] for peer in others)], lines)
 
 

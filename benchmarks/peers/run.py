@@ -11,8 +11,8 @@ are there already are not run again. `report` writes `docs/peers.md` and its pic
 
 import argparse
 
+from densities import PROBLEMS
 from harness import PEERS, ROWS, run_all, set_up
-from models import PROBLEMS
 
 
 def main():

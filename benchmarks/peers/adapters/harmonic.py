@@ -6,7 +6,7 @@ PACKAGES = ["harmonic", "numpyro"]
 MODULES = ["jax", "numpyro", "harmonic"]
 NAMESPACE = "jax"
 SETTINGS = {
-    "default": "20 chains of 1,000 NUTS draws after 1,000 for warm-up, half of the chains train `RQSplineModel`, 20 epochs",
+    "default": "20 chains of 1,000 NUTS draws, half of them to train `RQSplineModel` in 20 epochs",
     "more": "5,000 draws in each chain",
 }
 OPTIONS = {"default": 1000, "more": 5000}
@@ -22,7 +22,7 @@ def run(problem, seed, effort):
     hm.logs.setup_logging(default_level=40)
     first, second = jax.random.split(jax.random.key(seed))
     mcmc = MCMC(
-        NUTS(potential_fn=lambda x: -problem.log_joint(x)),
+        NUTS(potential_fn=lambda x: -problem.log_target(x)),
         num_warmup=NUM_WARMUP,
         num_samples=OPTIONS[effort],
         num_chains=NUM_CHAINS,

@@ -6,7 +6,7 @@ PACKAGES = ["numpyro", "jaxns"]
 MODULES = ["jax", "numpyro", "numpyro.contrib.nested_sampling"]
 NAMESPACE = "jax"
 SETTINGS = {
-    "default": "`numpyro.contrib.nested_sampling.NestedSampler`: 25 live points for each dimension, 10,000 samples at most",
+    "default": "`NestedSampler`: 25 live points for each dimension, 10,000 samples at most",
     "more": "100 live points for each dimension, 100,000 samples at most",
 }
 OPTIONS = {"default": None, "more": (100, 1e5)}

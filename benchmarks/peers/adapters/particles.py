@@ -31,7 +31,7 @@ def run(problem, seed, effort):
 
         def logtarget(self, theta):
             Bridge.evaluations += len(theta)
-            return problem.log_joint(theta)
+            return problem.log_target(theta)
 
     np.random.seed(seed)  # noqa: NPY002 (particles draws from the global state)
     path = smc_samplers.AdaptiveTempering(model=Bridge(base_dist=Prior()), len_chain=OPTIONS[effort])

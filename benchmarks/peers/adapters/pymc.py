@@ -45,14 +45,8 @@ def run(problem, seed, effort):
             random_seed=seed,
             progressbar=False,
             compute_convergence_checks=False,
+            return_inferencedata=False,
         )
-    chains = np.array([last_finite(chain) for chain in found.sample_stats["log_marginal_likelihood"].values])
+    # One list of stages for each chain; all stages but the last may be NaN.
+    chains = np.array([np.asarray(stages, float)[-1] for stages in found.report.log_marginal_likelihood])
     return {"log_evidence": float(chains.mean()), "se": float(chains.std(ddof=1) / 2), "evaluations": None}
-
-
-def last_finite(stages):
-    """The last number of nested lists, of which shorter chains fill up the end with NaN."""
-    import numpy as np
-
-    values = np.concatenate([np.ravel(np.asarray(stage, float)) for stage in np.ravel(stages)])
-    return values[np.isfinite(values)][-1]
