@@ -27,7 +27,7 @@ def peers():
 
 def _row(peer, problem="funnel", seed=0, effort="default", error=0.1, seconds=10.0, **others):
     found = {"peer": peer, "problem": problem, "seed": seed, "effort": effort, "limit": 60.0, "status": "done"}
-    found |= {"log_evidence": error, "truth": 0.0, "truth_se": 0.0, "se": 0.1, "evaluations": 1000}
+    found |= {"log_evidence": error, "truth": 0.0, "truth_se": 0.0, "se": 0.05, "evaluations": 1000}
     found |= {"cpu_seconds": seconds, "import_seconds": 1.0, "versions": {peer: "1"}, "machine": "a machine"}
     return found | {"load": 1.0, "date": "2026-01-01T00:00:00", "python": "3.11"} | others
 
@@ -80,6 +80,9 @@ def test_seconds_are_compared_at_the_smaller_error(peers):
     rows += [_row("peer", error=0.05, seconds=17.0, effort="more")]
     factor, _, cell = peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")
     assert (factor, cell.effort) == (pytest.approx(17 / 17), "more")
+    # A run that is closer than its error bar was lucky.
+    rows[-1]["log_evidence"] = 0.001
+    assert peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")[0] == pytest.approx(17 / 17)
     rows = [rows[0], _row("peer", status="stopped")]
     assert peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")[:2] == (60 / 5, True)
 

@@ -7,6 +7,8 @@ from summary import EFFORTS, OURS, best_of, cells_of
 
 PAGE = ROOT / "docs" / "peers.md"
 WANTED_FACTOR, WANTED_PROBLEMS = 3.0, 8
+MOST = 1000
+"""Larger factors are not given: the square-root law does not hold that far."""
 HEAD = """# Comparison with other packages
 
 The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Everyone runs with the
@@ -19,7 +21,8 @@ pictures are written from the stored rows by `python benchmarks/peers/run.py rep
 - A gradient counts as two evaluations. PyMC does not report evaluations.
 - A run is stopped at its limit of CPU seconds. A package that was stopped on a problem is not run there again.
 - At equal error: the less accurate of the two is charged for the smaller error by the square-root law (half the error
-  takes four times the CPU seconds); imports are not charged again. Of the two efforts the better one counts.
+  takes four times the CPU seconds); imports are not charged again. Of the two efforts the better one counts. The error
+  is the root-mean-square error, and no less than the package's own error bar, because a few runs may be lucky.
 """
 
 
@@ -37,7 +40,9 @@ def factor_text(found):
     if found is None:
         return "no answer"
     factor, is_bound, _ = found
-    return f"stopped (over {number(factor, 2)})" if is_bound else number(factor, 2)
+    if is_bound:
+        return f"stopped (over {number(factor, 2)})"
+    return number(factor, 2) if factor < MOST else f"over {MOST:,}"
 
 
 def settings(titles, rows):

@@ -51,10 +51,15 @@ class Cell:
             if row.get("se") is not None
         ]
 
+    @property
+    def error(self):
+        """The root-mean-square error, and no less than the error bar: a few runs may be close to the truth by luck."""
+        return max(self.rms, self.median("se") or 0.0)
+
     def seconds_at(self, error):
         """CPU seconds that a smaller error would take by the square-root law; imports are not repeated."""
         seconds, imports = self.median("cpu_seconds"), self.median("import_seconds")
-        return imports + (seconds - imports) * max(1.0, self.rms / error) ** 2
+        return imports + (seconds - imports) * max(1.0, self.error / error) ** 2
 
 
 def cells_of(rows):
@@ -72,7 +77,7 @@ def times_more(ours, theirs):
     None where the peer has no answer although it was not stopped.
     """
     if theirs.answers:
-        error = min(ours.rms, theirs.rms)
+        error = min(ours.error, theirs.error)
         return theirs.seconds_at(error) / ours.seconds_at(error), False
     if theirs.stopped is not None:
         return theirs.stopped / ours.median("cpu_seconds"), True
