@@ -3,6 +3,7 @@
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator
 from summary import EFFORTS, OURS, interval
 
 MARKERS = "osD^v<>PX*h"
@@ -23,7 +24,7 @@ def errors_against(name, label, cells, problems, titles, file):
         num_columns = min(5, len(problems))
         num_rows = -(-len(problems) // num_columns)
         size = (2.4 * num_columns, 2.3 * num_rows + 1)
-        figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False)
+        figure, axes = plt.subplots(num_rows, num_columns, figsize=size, squeeze=False, sharex=True, sharey=True)
         look, handles = looks(titles), {}
         for axis, problem in zip(axes.flat, problems, strict=False):
             for (peer, where, effort), cell in cells.items():
@@ -35,6 +36,7 @@ def errors_against(name, label, cells, problems, titles, file):
                 if effort == EFFORTS[0] or peer not in handles:
                     handles[peer] = mark
             axis.set(title=problem, xscale="log", yscale="log")
+            axis.xaxis.set_major_locator(LogLocator(numticks=5))
         for axis in axes.flat[len(problems) :]:
             axis.set_visible(False)
         for axis in axes[:, 0]:
@@ -46,7 +48,7 @@ def errors_against(name, label, cells, problems, titles, file):
             [handles[peer] for peer in order],
             [titles[peer] for peer in order],
             loc="lower center",
-            ncols=6,
+            ncols=max(3, num_columns + 1),
             frameon=False,
         )
         figure.tight_layout(rect=(0, 0.35 / size[1] + 0.04, 1, 1))

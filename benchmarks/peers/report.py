@@ -53,7 +53,8 @@ def settings(titles, rows):
         versions = next((row["versions"] for row in reversed(rows) if row["peer"] == peer and "versions" in row), {})
         own = ", ".join(f"{name} {version}" for name, version in versions.items() if name in adapter.PACKAGES)
         lines.append([titles[peer], own, adapter.SETTINGS["default"], adapter.SETTINGS["more"]])
-    return table(["package", "version", "default", "more effort"], lines)
+    notes = [f"- {titles[peer]}: {adapter_of(peer).NOTE}" for peer in titles if hasattr(adapter_of(peer), "NOTE")]
+    return table(["package", "version", "default", "more effort"], lines) + "\n\n" + "\n".join(notes)
 
 
 def factors(cells, problems, titles):

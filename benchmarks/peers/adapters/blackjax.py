@@ -12,6 +12,7 @@ SETTINGS = {
     "default": "`inner_kernel_tuning` of `adaptive_tempered_smc`, 4,000 particles, `num_mcmc_steps=10`",
     "more": "`num_mcmc_steps=50`, as in the Sampling Book",
 }
+NOTE = "It reports no error bar, and leaves the kernel and its settings to the user; these are the Sampling Book's."
 OPTIONS = {"default": 10, "more": 50}
 NUM_PARTICLES = 4000
 

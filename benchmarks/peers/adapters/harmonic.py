@@ -9,6 +9,7 @@ SETTINGS = {
     "default": "20 chains of 1,000 NUTS draws, half of them to train `RQSplineModel` in 20 epochs",
     "more": "5,000 draws in each chain",
 }
+NOTE = "The documentation leaves the draws to the user."
 OPTIONS = {"default": 1000, "more": 5000}
 NUM_CHAINS, NUM_WARMUP = 20, 1000
 

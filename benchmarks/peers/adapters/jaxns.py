@@ -1,4 +1,4 @@
-"""NumPyro's nested sampler, which is built on jaxns. Its wrapper needs a jaxns before version 3."""
+"""NumPyro's nested sampler, which is built on jaxns."""
 
 TITLE = "NumPyro, jaxns"
 REQUIREMENTS = ["numpyro", "jaxns<3"]
@@ -9,6 +9,7 @@ SETTINGS = {
     "default": "`NestedSampler`: 25 live points for each dimension, 10,000 samples at most",
     "more": "100 live points for each dimension, 100,000 samples at most",
 }
+NOTE = "The wrapper in NumPyro does not work with jaxns 3, so version 2 runs."
 OPTIONS = {"default": None, "more": (100, 1e5)}
 
 

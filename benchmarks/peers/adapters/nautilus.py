@@ -1,7 +1,4 @@
-"""nautilus: importance nested sampling with neural networks.
-
-It reports no error bar. Its paper (Lange, 2023) gives one over the root of the effective sample size as a guide.
-"""
+"""nautilus: importance nested sampling with neural networks."""
 
 TITLE = "nautilus"
 REQUIREMENTS = ["nautilus-sampler"]
@@ -12,6 +9,7 @@ SETTINGS = {
     "default": "`Sampler` with 2,000 live points, `run` to an effective sample size of 10,000",
     "more": "`run(n_eff=40_000, discard_exploration=True)`",
 }
+NOTE = "It reports no error bar; one over the root of its effective sample size stands for it."
 OPTIONS = {"default": {}, "more": {"n_eff": 40_000, "discard_exploration": True}}
 
 

@@ -9,6 +9,7 @@ SETTINGS = {
     "default": "`AdaptiveTempering(len_chain=100)`, `SMC(N=200)`, as in the documentation of `smc_samplers`",
     "more": "`len_chain=1000`",
 }
+NOTE = "It needs NumPy 1. The error bar is its estimate from a single run, `Var_logLt`."
 OPTIONS = {"default": 100, "more": 1000}
 
 

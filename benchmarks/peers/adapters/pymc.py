@@ -1,4 +1,4 @@
-"""PyMC: `sample_smc`. The error bar is the standard error of the mean of its chains, which are independent runs."""
+"""PyMC: `sample_smc`, with the models written in PyTensor."""
 
 TITLE = "PyMC sample_smc"
 REQUIREMENTS = ["pymc"]
@@ -9,6 +9,7 @@ SETTINGS = {
     "default": "`sample_smc(draws=2000, chains=4)`, independent Metropolis-Hastings moves",
     "more": "`draws=10_000`",
 }
+NOTE = "The error bar is the standard error of the mean of the four chains, which are independent."
 OPTIONS = {"default": 2000, "more": 10_000}
 
 
