@@ -3,7 +3,7 @@
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
-from matplotlib.ticker import LogLocator
+from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
 from summary import EFFORTS, OURS, interval
 
 MARKERS = "osD^v<>PX*h"
@@ -19,7 +19,10 @@ def looks(peers):
 
 
 def errors_against(name, label, cells, problems, titles, file):
-    """A panel for each problem. Filled marks are documented defaults, hollow ones more effort."""
+    """A panel for each problem. Filled marks are documented defaults, hollow ones more effort.
+
+    In the picture of CPU seconds a package that was stopped has its mark on the upper edge.
+    """
     with mpl.rc_context(STYLE):
         num_columns = min(5, len(problems))
         num_rows = -(-len(problems) // num_columns)
@@ -28,15 +31,21 @@ def errors_against(name, label, cells, problems, titles, file):
         look, handles = looks(titles), {}
         for axis, problem in zip(axes.flat, problems, strict=False):
             for (peer, where, effort), cell in cells.items():
-                if where != problem or not cell.answers or cell.median(name) is None:
+                if where != problem:
+                    continue
+                if not cell.answers and cell.stopped is not None and name == "cpu_seconds":
+                    handles.setdefault(peer, at_the_edge(axis, cell.stopped, look[peer]))
+                if not cell.answers or cell.median(name) is None:
                     continue
                 fill = {"facecolors": look[peer]["color"] if effort == EFFORTS[0] else "none"}
                 shape = {"edgecolors": look[peer]["color"], "marker": look[peer]["marker"], "s": look[peer]["s"]}
                 mark = axis.scatter(cell.median(name), max(cell.rms, 1e-4), zorder=3, **shape, **fill)
                 if effort == EFFORTS[0] or peer not in handles:
                     handles[peer] = mark
-            axis.set(title=problem, xscale="log", yscale="log")
-            axis.xaxis.set_major_locator(LogLocator(numticks=5))
+            axis.set(title=problem, xscale="log", yscale="log", xlim=limits_of(name, cells))
+            axis.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0), numticks=8))
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+            axis.xaxis.set_minor_formatter(NullFormatter())
         for axis in axes.flat[len(problems) :]:
             axis.set_visible(False)
         for axis in axes[:, 0]:
@@ -53,6 +62,19 @@ def errors_against(name, label, cells, problems, titles, file):
         )
         figure.tight_layout(rect=(0, 0.35 / size[1] + 0.04, 1, 1))
         save(figure, file)
+
+
+def limits_of(name, cells):
+    """From the smallest cost to the largest, the limits of stopped runs included."""
+    costs = [cell.median(name) for cell in cells.values() if cell.answers and cell.median(name) is not None]
+    costs += [cell.stopped for cell in cells.values() if name == "cpu_seconds" and cell.stopped is not None]
+    return 0.8 * min(costs), 1.3 * max(costs)
+
+
+def at_the_edge(axis, limit, look):
+    """A mark on the upper edge of the panel for a package that was stopped."""
+    shape = {"marker": look["marker"], "s": look["s"], "facecolors": look["color"], "edgecolors": look["color"]}
+    return axis.scatter(limit, 1.0, transform=axis.get_xaxis_transform(), clip_on=False, zorder=4, **shape)
 
 
 def coverage(cells, titles, file):

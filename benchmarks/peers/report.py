@@ -9,6 +9,10 @@ PAGE = ROOT / "docs" / "peers.md"
 WANTED_FACTOR, WANTED_PROBLEMS = 3.0, 8
 MOST = 1000
 """Larger factors are not given: the square-root law does not hold that far."""
+WHY = {
+    "mixture": "In two dimensions a few thousand draws of the prior reach every mode, so plain tempering does well.",
+}
+"""What is special about a problem on which packages come close."""
 HEAD = """# Comparison with other packages
 
 The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Everyone runs with the
@@ -31,8 +35,9 @@ def table(head, lines):
     return "\n".join("| " + " | ".join(str(cell) for cell in row) + " |" for row in rows)
 
 
-def number(value, digits=3):
-    return "" if value is None else f"{value:.{digits}g}" if value < 1e4 else f"{value:,.0f}"
+def number(value):
+    """Two digits, or all that are before the point."""
+    return "" if value is None else f"{value:.2g}" if value < 10 else f"{value:,.0f}"
 
 
 def factor_text(found):
@@ -41,8 +46,8 @@ def factor_text(found):
         return "no answer"
     factor, is_bound, _ = found
     if is_bound:
-        return f"stopped (over {number(factor, 2)})"
-    return number(factor, 2) if factor < MOST else f"over {MOST:,}"
+        return f"stopped (over {number(factor)})"
+    return number(factor) if factor < MOST else f"over {MOST:,}"
 
 
 def settings(titles, rows):
@@ -63,7 +68,7 @@ def factors(cells, problems, titles):
     lines = []
     for problem in problems:
         ours = cells.get((OURS, problem, "default"))
-        own = [f"{ours.rms:.4f}", number(ours.median("cpu_seconds"), 2)] if ours and ours.answers else ["", ""]
+        own = [f"{ours.rms:.4f}", number(ours.median("cpu_seconds"))] if ours and ours.answers else ["", ""]
         found = {peer: best_of(cells, peer, problem) for peer in others}
         has_run = {peer for peer in others if any((peer, problem, effort) in cells for effort in EFFORTS)}
         lines.append([problem, *own, *(factor_text(found[peer]) if peer in has_run else "not run" for peer in others)])
@@ -87,17 +92,24 @@ def verdicts(cells, problems, titles):
         f"qpaths takes at least {WANTED_FACTOR:g} times fewer CPU seconds at equal error than every package with an "
         f"answer on {len(won)} of {len(compared)} problems (wanted: {WANTED_PROBLEMS} of {len(PROBLEMS)})"
     )
-    return [f"{first}: {', '.join(won)}." if won else f"{first}.", *(text for _, text in sorted(sentences))]
+    pairs = [(peer, problem) for peer in PEERS for problem in PROBLEMS if peer != OURS]
+    ran = {(peer, problem) for peer, problem, _ in cells}
+    num = sum(pair not in ran for pair in pairs)
+    last = f"{num} of {len(pairs)} pairs of a package and a problem have not been run yet." if num else ""
+    won_text = f"{first}: {', '.join(won)}." if won else f"{first}."
+    return [won_text, *(text for _, text in sorted(sentences)), *([last] if last else [])]
 
 
 def sentence(cells, titles, problem, peer, item):
     factor, _, cell = item
     ours = cells[OURS, problem, "default"]
     kind = "is ahead" if factor < 1 else f"is within a factor of {WANTED_FACTOR:g}"
+    reason = f" {WHY[problem]}" if problem in WHY else ""
     return (
         f"{titles[peer]} ({cell.effort}) {kind} on {problem}: RMS error {cell.rms:.4f} in "
         f"{cell.median('cpu_seconds'):.1f} CPU s ({len(cell.answers)} runs) against {ours.rms:.4f} in "
-        f"{ours.median('cpu_seconds'):.1f} CPU s ({len(ours.answers)} runs), a factor of {factor:.2g} at equal error."
+        f"{ours.median('cpu_seconds'):.1f} CPU s ({len(ours.answers)} runs), a factor of {factor:.2g} at equal "
+        f"error.{reason}"
     )
 
 
@@ -174,7 +186,8 @@ def write(rows_file, page=PAGE):
         "With fewer than five runs an error is a rough figure; the tables below give the number of runs.",
         "## Error bars\n\n" + bars(cells, titles),
         "![Coverage of the error bars](pictures/peers_coverage.svg)",
-        "## Error against CPU seconds\n\nFilled marks are defaults, hollow ones more effort.\n\n"
+        "## Error against CPU seconds\n\nFilled marks are defaults, hollow ones more effort. Marks on "
+        "the upper edge were stopped.\n\n"
         "![Error against CPU seconds](pictures/peers_cpu.svg)",
         "## Error against evaluations\n\n![Error against evaluations](pictures/peers_evaluations.svg)",
         "## Settings\n\n" + settings(titles, rows) + ("\n\n" + "\n".join(absent) if absent else ""),
