@@ -16,8 +16,8 @@ WHY = {
 HEAD = """# Comparison with other packages
 
 The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Everyone runs with the
-defaults of its documentation, and with a setting for more effort. Nothing is tuned for a problem. The page and its
-pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
+defaults of its documentation and may run with a setting for more effort. Nothing is tuned for a problem. The page and
+its pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
 
 - Each run is a cold process on one core in an environment of its own. CPU seconds include imports and compilation.
 - All count in 64 bits. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX; the formulas
@@ -89,15 +89,32 @@ def verdicts(cells, problems, titles):
             if item is not None and item[0] < WANTED_FACTOR and not item[1]:
                 sentences.append((item[0], sentence(cells, titles, problem, peer, item)))
     first = (
-        f"qpaths takes at least {WANTED_FACTOR:g} times fewer CPU seconds at equal error than every package with an "
-        f"answer on {len(won)} of {len(compared)} problems (wanted: {WANTED_PROBLEMS} of {len(PROBLEMS)})"
+        f"qpaths takes at least {WANTED_FACTOR:g} times fewer CPU seconds at equal error than every package that "
+        f"was run and has an answer on {len(won)} of {len(compared)} problems (wanted: {WANTED_PROBLEMS} of "
+        f"{len(PROBLEMS)})"
     )
     pairs = [(peer, problem) for peer in PEERS for problem in PROBLEMS if peer != OURS]
     ran = {(peer, problem) for peer, problem, _ in cells}
     num = sum(pair not in ran for pair in pairs)
-    last = f"{num} of {len(pairs)} pairs of a package and a problem have not been run yet." if num else ""
+    more = sum(peer != OURS and effort == "more" for peer, _, effort in cells)
+    last = f"Of {len(pairs)} pairs of a package and a problem {num} have not been run yet; {more} have more effort too."
     won_text = f"{first}: {', '.join(won)}." if won else f"{first}."
-    return [won_text, *(text for _, text in sorted(sentences)), *([last] if last else [])]
+    return [won_text, *(text for _, text in sorted(sentences)), coverage_sentence(cells, titles), last]
+
+
+def coverage_sentence(cells, titles):
+    """Our share of answers within two error bars, and who has a higher one."""
+    covered = {
+        peer: [hit for (name, *_), cell in cells.items() if name == peer for hit in cell.covered] for peer in titles
+    }
+    shares = {peer: sum(hits) / len(hits) for peer, hits in covered.items() if hits}
+    if OURS not in shares:
+        return "No answer of qpaths has an error bar yet."
+    higher = [peer for peer, share in shares.items() if share > shares[OURS]]
+    texts = [f"{titles[peer]} ({sum(covered[peer])} of {len(covered[peer])})" for peer in higher]
+    return f"Within two error bars are {shares[OURS]:.0%} of {len(covered[OURS])} answers of qpaths. " + (
+        f"Higher shares: {', '.join(texts)}." if texts else "No package has a higher share."
+    )
 
 
 def sentence(cells, titles, problem, peer, item):
@@ -170,8 +187,9 @@ def write(rows_file, page=PAGE):
     cells = cells_of(rows)
     problems = [name for name in PROBLEMS if any(problem == name for _, problem, _ in cells)]
     order = [OURS, *(peer for peer in PEERS if peer != OURS)]
-    missing = {row["peer"]: row["reason"] for row in rows if row["status"] == "not installed"}
     titles = {peer: adapter_of(peer).TITLE for peer in order if any(name == peer for name, *_ in cells)}
+    refused = [row for row in rows if row["status"] == "not installed" and row["peer"] not in titles]
+    missing = {row["peer"]: row["reason"] for row in refused}
     pictures = page.parent / "pictures"
     errors_against("cpu_seconds", "CPU seconds", cells, problems, titles, pictures / "peers_cpu.svg")
     errors_against("evaluations", "evaluations", cells, problems, titles, pictures / "peers_evaluations.svg")
