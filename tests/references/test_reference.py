@@ -135,3 +135,20 @@ def test_share_of_draws_beyond_a_hard_bound():
     assert abs(share_outside(reference, half, 1000, stream=HostStream((1,))) - 0.5) < 5 * 0.5 / 1000**0.5
     everywhere = _evaluator(normal, qp.Density(lambda x: -jnp.sum(x**2)))
     assert share_outside(reference, everywhere, 1000, stream=HostStream((1,))) == 0
+
+
+def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
+    """A likelihood that makes up for a tiny prior is lost in rounding far out, and must not become a huge weight."""
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+
+    def log_prob(x):
+        makes_up = 0.5 * jnp.sum(x**2) * (1 + 1e-15)  # as rounding would
+        return jnp.where(x[1] > 100.0, jnp.nan, base.log_prob(x) + makes_up - jnp.sum(jnp.abs(x)))
+
+    fitted = fit_reference(np.random.default_rng(0).standard_normal((500, 2))).fitted
+    reference = Reference((fitted,), np.ones(1), base, 0.05, layout_of(qp.GeometricPath(base, base)))
+    path = qp.GeometricPath(reference, qp.Density(log_prob))
+    rows = np.array([[1.0, 2.0], [40.0, 0.0], [1e9, 0.0], [0.0, 200.0]])
+    values = HostEvaluator(path, layout_of(path), False).values(rows)
+    np.testing.assert_allclose(values.log_target[:2], jax.vmap(log_prob)(rows[:2]))
+    assert (values.log_target[2:] == -np.inf).all()

@@ -15,6 +15,8 @@ from ..paths.reversed import Reversed
 from .layout import Layout
 
 _MOST_LAYOUTS = 8
+_MOST_ROUNDED = 0.01
+"""Rounding error of the log density of a base, in nats, beyond which a target that is built on it says nothing."""
 
 
 class Particles(NamedTuple):
@@ -157,22 +159,23 @@ class AbstractEvaluator(abc.ABC):
         """
         inner = {name: getattr(density, "inner", density) for name, density in ends.items()}
         found = self._evaluate(inner, positions, with_slopes)
-        for density in ends.values():
+        for density, (log_inner, _) in zip(ends.values(), found, strict=True):
             if hasattr(density, "is_far"):
-                found = [(self._forgiven(density, positions, value), slope) for value, slope in found]
+                found = [(self._forgiven(density, positions, log_inner, value), slope) for value, slope in found]
         return [
             density.given_inner(positions, *pair) if hasattr(density, "given_inner") else pair
             for density, pair in zip(ends.values(), found, strict=True)
         ]
 
-    def _forgiven(self, reference: Any, positions: Rows, value: Any) -> Any:
-        """Log densities, where NaN far beyond a reference counts as no mass.
+    def _forgiven(self, reference: Any, positions: Rows, log_inner: Any, value: Any) -> Any:
+        """Log densities, where NaN and rounding errors far beyond a reference count as no mass.
 
-        Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind,
-        and a density may overflow there.
+        Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
+        A density may overflow there, and a likelihood that makes up for a tiny prior is lost in rounding.
         """
         xp = self.xp
-        wrong = xp.isnan(value)
+        rounded = xp.isfinite(log_inner) & (xp.abs(log_inner) * xp.finfo(self.layout.dtype).eps > _MOST_ROUNDED)
+        wrong = xp.isnan(value) | rounded
         if xp is np and not wrong.any():
             return value
         return xp.where(wrong & reference.is_far(positions), -xp.inf, value)
