@@ -42,9 +42,9 @@ bound. Pairs such as 0.9:1 are values of q at the base and at the target; in bet
 """
 LIMITS = """
 Pilots are run once for each q, and its seeds share them. So a gain of a single q may be partly the luck of its pilot; a
-pattern over neighboring values of q, or over several problems, is not. With so few seeds small gains cannot be seen. The rule that chooses q was made
-stricter while the first rows came in: choices on half of the seeds had harmed as often as they helped. It favors q = 1,
-so part of the zeros is the rule. The picture shows every q without it.
+pattern over neighboring values of q, or over several problems, is not. With so few seeds small gains cannot be seen.
+The rule that chooses q was made stricter while the first rows came in: choices on half of the seeds had harmed as often
+as they helped. It favors q = 1, so part of the zeros is the rule. The picture shows every q without it.
 """
 LEGEND = """
 Each cell has the error at q = 1, the q that the bound chose, and its gain. A gain of 2 means half the error; in
