@@ -53,7 +53,7 @@ ax.axhline(exact, color="0.5")
 ax.set(xlabel="key", ylabel="log evidence")
 
 # %% [markdown]
-# About 19 of 20 runs should touch the line. `benchmarks/results/coverage.md` and `benchmarks/results/suite.md` have the
+# About 19 of 20 runs should touch the line. `benchmarks/results/error_bars.md` and `benchmarks/results/suite.md` have the
 # same count for harder problems.
 #
 # ## The verdict

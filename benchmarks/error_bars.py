@@ -1,6 +1,6 @@
 """How often the truth lies within two reported standard errors, over independent runs.
 
-    python benchmarks/coverage.py [number of runs] [names of problems or algorithms] [float32] [traced]
+    python benchmarks/error_bars.py [number of runs] [names of problems or algorithms] [float32] [traced]
 
 A normal error with the right size gives 95 %. `size` is the reported standard error (root mean square) over the spread
 of the estimates, `bias` the mean error over the spread, `corrected` the root mean square of the error over that of
