@@ -92,7 +92,7 @@ def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey, as_released: bo
 
 
 def cost_of_particle(recipe: Recipe) -> int:
-    """Likelihood evaluations of one particle in `run_smc`, which makes no moves at beta = 1; a gradient counts as two."""
+    """Likelihood evaluations of one particle in `run_smc`, which makes no moves at beta = 1."""
     kernel = recipe.kernel
     return (kernel.start_cost(1) + (recipe.num_steps - 1) * kernel.num_steps * kernel.cost).total
 
