@@ -12,7 +12,11 @@ from qpaths.experiments.settings import with_changes
     [
         ("table1", "datasets=pima,iris", "`datasets` must be among pima, sonar, got 'iris'"),
         ("table1", "schedules=linear,adaptiv", "got 'adaptiv', did you mean 'adaptive'"),
-        ("table1", "columns=geometric,best", "`columns` must be among geometric, ess, grid, tuned, got 'best'"),
+        (
+            "table1",
+            "columns=geometric,best",
+            "`columns` must be among geometric, ess, ess_code, grid, grid_code, tuned, got 'best'",
+        ),
         ("table1", "moves=1,0", "`moves` must be at least 1, got 0"),
         ("ablation", "problems=toy,iris", "`problems` must be among toy, pima, sonar, got 'iris'"),
         ("ablation", "variants=none,some", "`variants` must be among none, kernel alone, .* got 'some'"),
