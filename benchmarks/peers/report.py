@@ -19,7 +19,7 @@ The same ten problems, each with a known log evidence, for qpaths and {num} othe
 defaults of its documentation and may run with a setting for more effort. Nothing is tuned for a problem. The page and
 its pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
 
-- Each run is a cold process on one core in an environment of its own. CPU seconds include imports and compilation.
+- Each run is a cold process on one core in a separate environment. CPU seconds include imports and compilation.
 - All count in 64 bits. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX; the formulas
   are one text (`benchmarks/peers/densities.py`). Nested samplers get the map from the unit cube.
 - A gradient counts as two evaluations. PyMC does not report evaluations.

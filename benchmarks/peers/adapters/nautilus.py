@@ -9,7 +9,7 @@ SETTINGS = {
     "default": "`Sampler` with 2,000 live points, `run` to an effective sample size of 10,000",
     "more": "`run(n_eff=40_000, discard_exploration=True)`",
 }
-NOTE = "It reports no error bar; one over the root of its effective sample size stands for it."
+NOTE = "It reports no error bar; one over the root of its effective sample size takes its place."
 OPTIONS = {"default": {}, "more": {"n_eff": 40_000, "discard_exploration": True}}
 
 

@@ -15,7 +15,7 @@ AXIS = "rows"
 
 
 def as_devices(devices: Devices) -> tuple[Any, ...] | None:
-    """The devices that were asked for, checked: a number stands for the first ones that JAX sees."""
+    """The devices that were asked for, checked: a number means the first ones that JAX sees."""
     if devices is None:
         return None
     found = tuple(jax.devices())

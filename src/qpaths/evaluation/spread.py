@@ -198,7 +198,7 @@ def spread_over(executor: Any) -> Iterator[None]:
 def together(function: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
     """`function(item)` for all items, in order.
 
-    Where evaluations go to workers, the items run at the same time, each in a thread of its own that mostly waits. The
+    Where evaluations go to workers, the items run at the same time, each in a thread that mostly waits. The
     function must not depend on the order.
     """
     spread = _current.get()

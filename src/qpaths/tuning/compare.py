@@ -111,7 +111,7 @@ def compare(
 
     The best of many noisy means looks better than it is. So the last round makes fresh runs of the winner and of the
     candidate nearest to the geometric path, and these alone say by how much the winner is better. A candidate whose
-    adaptive run does not reach beta = 1 has no schedule of its own and is dropped before the first round.
+    adaptive run does not reach beta = 1 has no schedule and is dropped before the first round.
     """
     draw, judge = key.split(2)
     num_given = len(deltas)

@@ -68,7 +68,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 class Rule(NamedTuple):
-    """What stable means: in words, and as a function of the share of lost particles in each run."""
+    """What stable means: as a sentence, and as a function of the share of lost particles in each run."""
 
     words: str
     is_stable: Callable[[list[float]], bool]

@@ -41,7 +41,7 @@ class VaryingQPath(AbstractPointwisePath):
     def derivative(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> FloatArray:
         """That of the q-path of the order at beta, and what the change of the order adds.
 
-        With the share a of the target, the log mean m and the log ratio r, the derivative of m in delta is
+        Let a be the share of the target, m the log mean and r the log ratio. The derivative of m in delta is
         `(a r - (m - log_base)) / delta`, and `beta (1 - beta) r^2 / 2` for small `delta r`.
         """
         delta = self.delta_at(beta)
