@@ -227,7 +227,7 @@ def test_bdmc_is_ais_forwards_and_backwards(key):
     assert bounds.lower == qp.algorithms.lower_bound(forward.log_weights)
     point_base = qp.Density(TARGET.log_prob, sample=lambda key: samples)
     swapped = qp.QPath(point_base, BASE, q=0.95)
-    backwards, stream = qp.AIS(NUM, SCHEDULE, PLAIN), stream_of(key, host=True).fold(bdmc._REVERSE)
+    backwards, stream = qp.AIS(NUM, SCHEDULE, PLAIN), stream_of(key, host=True).fold(bdmc.REVERSE)
     annealing, state = backwards.begin_at(swapped, np.ones((NUM, 2)), PLAIN, None, stream)
     np.testing.assert_allclose(bounds.reverse.log_weights, anneal(annealing, state)[0].log_weights, atol=1e-9)
     assert bounds.gap == bounds.upper - bounds.lower

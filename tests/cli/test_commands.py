@@ -240,7 +240,7 @@ def test_a_damaged_row_is_told_before_the_sweep(tmp_path, monkeypatch):
         store.add(experiment.runs(settings, 1)[0], {}, store.add_environment({}), 1.0)
         with store.connection:
             store.connection.execute("UPDATE rows SET content = '[]'")
-    monkeypatch.setattr("qpaths.experiments.sweep.sweep", lambda *given, **named: pytest.fail("the sweep began"))
+    monkeypatch.setattr("qpaths.experiments.sweep._results", lambda *given: pytest.fail("the sweep began"))
     done = _call("run", "fig2", "--smoke", "--out", tmp_path)
     assert done.exit_code == 2
     assert "row 1 of" in done.stderr

@@ -28,9 +28,9 @@ _NUM_SCORED = 256
 """Draws of an island at which gradients are evaluated for checks alone, where no move needs them."""
 FEW_SURVIVE = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
-_HEAVY_ALONE, _HEAVY_MOVED = 0.7, 0.5
-"""Tail index from which the largest weights that nobody drew matter: of draws that only get weights, and of particles
-that are moved, which lose such a tail in every step."""
+_HEAVY_ALONE, _HEAVY_MOVED = 1.0, 0.5
+"""Tail index from which the largest weights that nobody drew matter: of draws that only get weights, which the share of
+the base in a reference bounds, and of particles that are moved, which lose such a tail in every step."""
 
 
 class Islands(NamedTuple):

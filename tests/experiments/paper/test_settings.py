@@ -26,7 +26,7 @@ from qpaths.experiments.settings import with_changes
         ("omniglot_bdmc", "num_images=0", "`num_images` must be at least 1, got 0"),
         ("omniglot_bdmc", "num_distributions=100,1", "`num_distributions` must be at least 2, got 1"),
         ("omniglot_ais", "base=prior,sky", "`base` must be among prior, encoder, got 'sky'"),
-        ("omniglot_ais", "precision=high", "`precision` must be among mixed, float32, tensorfloat32, got 'high'"),
+        ("omniglot_ais", "precision=high", "`precision` must be among mixed, fast, float32, tensorfloat32, got 'high'"),
     ],
 )
 def test_a_value_that_cannot_run_is_told_before_the_sweep(name, change, words):
