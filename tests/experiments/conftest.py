@@ -75,7 +75,7 @@ def _values(name, settings, rng):
         return _smc(median + 0.25 * sd * rng.standard_normal(), 1 - settings["q"])
     if name == "table1":
         scale = 1.0 if settings["schedule"] == "linear" else 0.05
-        delta = {"ess": 1e-4, "ess_code": 1e-4, "tuned": 0.0}.get(settings["column"], settings["delta"])
+        delta = {"ess": 1e-3, "ess_code": 1e-3, "tuned": 0.0}.get(settings["column"], settings["delta"])
         error = 0.01 * rng.gamma(2.0) if settings["column"] == "tuned" else scale * _error(delta, rng)
         return {**_smc(TRUTHS[settings["dataset"]].log_evidence - error, delta), "spent": 0}
     if name == "atlas":
