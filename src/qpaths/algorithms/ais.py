@@ -8,7 +8,7 @@ from jaxtyping import Float
 from .._checks import check_chunk_size, check_num
 from .._types import AnyArray, Point, Scalar
 from ..annealing import Annealing, Population, State, anneal, begin
-from ..annealing.loop import frozen, pilot_params
+from ..annealing.freezing import frozen, pilot_params
 from ..arrays import RandomKey
 from ..cost import Cost
 from ..devices import Devices, as_devices, check_shares, on_host

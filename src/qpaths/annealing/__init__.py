@@ -1,8 +1,8 @@
 """The annealing loop: a population, one step from beta to beta, and the only loop over betas."""
 
+from .groups import anneal_groups as anneal_groups
 from .loop import Annealing as Annealing
 from .loop import anneal as anneal
-from .loop import anneal_groups as anneal_groups
 from .loop import begin as begin
 from .population import Fault as Fault
 from .population import Population as Population

@@ -16,12 +16,12 @@ from jaxtyping import Float
 
 from .._modules import Module
 from .._types import AnyArray, Rows, ScalarLike
-from ..arrays import HostStream, TracedStream, is_traced, namespace, one_thread, quiet, segment_sum, stack, to_host
+from ..arrays import HostStream, TracedStream, is_traced, one_thread, quiet, segment_sum, stack, to_host
 from ..devices import rows_at_once
 from ..estimators import moments_from
 from ..evaluation import AbstractEvaluator, evaluator_of
 from ..evaluation.layout import any_numpy
-from ..kernels import AbstractKernel, FrozenKernel
+from ..kernels import AbstractKernel
 from ..memory import halving
 from ..numerics import log_ess
 from ..paths import AbstractPath
@@ -280,56 +280,3 @@ def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State,
         return state, record(state, stats)
 
     return jax.lax.scan(step, state, None, length=annealing.num_stages)
-
-
-def anneal_groups(
-    annealing: Annealing, state: State, ends: Any, *, add: Record, keep: Callable[[State], Recorded]
-) -> tuple[State, Recorded, Recorded]:
-    """All steps in groups of neighbors: sums of `add` over each group, and `keep` of the state after it.
-
-    `ends` says after how many steps each group ends. Traced, the number of steps is a number of the program and not a
-    shape: with `padded` betas one program serves schedules of all lengths. Traced betas may also descend, for chains
-    from the target to the base.
-    """
-    if not is_traced(annealing, state, ends):
-        state, (added, kept) = anneal(annealing, state, record=lambda state, stats: (add(state, stats), keep(state)))
-        first = np.minimum(np.append(0, ends[:-1]), len(jax.tree.leaves(added)[0]) - 1)  # a fault ends a run early
-        sums = jax.tree.map(lambda leaf: np.add.reduceat(leaf, first, axis=0), added)
-        return state, sums, jax.tree.map(lambda leaf: leaf[np.minimum(ends, leaf.shape[0]) - 1], kept)
-
-    def step(state: State) -> tuple[State, Recorded]:
-        state, stats = annealing.step(state, annealing.next_beta(state))
-        return state, add(state, stats)
-
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step, state)[1])
-
-    def one_more(carry: tuple[State, Recorded]) -> tuple[State, Recorded]:
-        state, added = step(carry[0])
-        return state, jax.tree.map(jnp.add, carry[1], added)
-
-    def group(state: State, end: Any) -> tuple[State, tuple[Recorded, Recorded]]:
-        state, sums = jax.lax.while_loop(lambda carry: carry[0].stage < end, one_more, (state, zeros))
-        return state, (sums, keep(state))
-
-    state, (sums, kept) = jax.lax.scan(group, state, jnp.asarray(ends))
-    return state, sums, kept
-
-
-def pilot_params(state: State, stats: Recorded) -> Recorded:
-    """A recorder that also keeps the kernel's parameters, one set for all particles."""
-    return {**stats, "params": one_group(state.params)}
-
-
-def one_group(params: Any) -> Any:
-    """Parameters for all particles from those of the groups."""
-    return jax.tree.map(lambda leaf: namespace(leaf).mean(leaf, axis=0), params)
-
-
-def frozen(annealing: Annealing, start: State, stats: Recorded) -> tuple[FrozenKernel, Recorded]:
-    """The kernel at what was fitted at each beta of a run that `pilot_params` has recorded; and the other records."""
-    stats = dict(stats)
-    first, rest = one_group(start.params), stats.pop("params")
-    xp = namespace(rest)
-    params = jax.tree.map(lambda one, many: xp.concatenate([xp.asarray(one)[None], many]), first, rest)
-    betas = xp.concatenate([xp.zeros(1, stats["beta"].dtype), stats["beta"]])
-    return FrozenKernel(annealing.kernel, betas, params), stats

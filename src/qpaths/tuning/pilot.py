@@ -11,7 +11,8 @@ from jaxtyping import Float
 from .._types import AnyArray, Rows
 from ..algorithms import SMC
 from ..annealing import State, anneal
-from ..annealing.loop import Annealing, find_next, frozen, pilot_params
+from ..annealing.freezing import frozen, pilot_params
+from ..annealing.loop import Annealing, find_next
 from ..arrays import to_host
 from ..cost import Cost
 from ..kernels import AbstractKernel, FrozenKernel
