@@ -157,7 +157,7 @@ def _grid(settings: Settings) -> list[float]:
 def _grid_as_released(settings: Settings) -> list[float]:
     """Without the values above 3e-3, of which none is the best in the paper's adaptive lines.
 
-    There the geometric weights ask for ever more steps, because the q-path keeps the particles near the prior: 801
+    There the geometric weights ask for more and more steps, because the q-path keeps the particles near the prior: 801
     steps at 1 - q = 0.1 on Pima, where the path's own weights ask for 2.
     """
     return [delta for delta in _grid(settings) if delta <= _LARGEST_AS_RELEASED]
