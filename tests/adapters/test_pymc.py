@@ -1,5 +1,6 @@
 """PyMC models: the log joint is PyMC's own, the same numbers come from every door, and mistakes are named."""
 
+import os
 import sys
 
 import jax
@@ -160,3 +161,9 @@ def test_without_pymc_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "pymc", None)
     with pytest.raises(ImportError, match=r"pip install 'qpaths\[pymc\]'"):
         from_pymc(None)
+
+
+def test_no_setting_of_jax_is_left_changed(everything):
+    """PyMC asks for a hundred devices when its JAX backend is imported."""
+    from_pymc(everything)
+    assert "device_count=100" not in os.environ.get("XLA_FLAGS", "")

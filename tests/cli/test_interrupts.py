@@ -84,6 +84,8 @@ def test_an_endless_loop_in_a_density_can_be_interrupted(tmp_path):
 def test_an_endless_loop_in_a_numpy_density_can_be_interrupted():
     """In a program of one's own Ctrl-C is the exception that it is everywhere in Python."""
     code = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell in the background has it ignored
 import jax, numpy as np, qpaths as qp
 def endless(x):
     print("endless", flush=True)
@@ -95,10 +97,13 @@ try:
 except KeyboardInterrupt:
     raise SystemExit(7)
 """
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    _read_until(process, "endless")
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=30)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        _read_until(process, "endless")
+        process.send_signal(signal.SIGINT)
+        try:
+            process.communicate(timeout=30)
+        finally:
+            process.kill()
     assert process.returncode == 7
 
 

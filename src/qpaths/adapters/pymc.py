@@ -1,5 +1,6 @@
 """A PyMC model as prior, likelihood and named variables, through its JAX backend."""
 
+import os
 from typing import Any
 
 import jax
@@ -39,11 +40,16 @@ def from_pymc(model: Any = None) -> Model:
 
 def _import_pymc() -> Any:
     """PyMC with its JAX backend, or an error that says how to install it."""
+    before = os.environ.get("XLA_FLAGS")
     try:
         import pymc
         import pymc.sampling.jax  # registers what JAX needs of PyMC's operations
     except ImportError as error:
         raise ImportError("`from_pymc` needs PyMC: pip install 'qpaths[pymc]'.") from error
+    finally:
+        # PyMC asks for a hundred devices, which JAX and all processes that start later would have.
+        os.environ.pop("XLA_FLAGS", None)
+        os.environ.update({} if before is None else {"XLA_FLAGS": before})
     return pymc
 
 
