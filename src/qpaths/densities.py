@@ -109,6 +109,10 @@ class forgiving:  # noqa: N801
         if not callable(function):
             raise TypeError(f"`function` must be a function of one point, got {function!r}.")
         self.function = function
+        self.reset()
+
+    def reset(self) -> None:
+        """Count from zero, as each call of `evidence` does."""
         self.num_failed = 0
         self.first: str | None = None
 

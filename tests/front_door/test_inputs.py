@@ -225,6 +225,9 @@ def test_a_likelihood_that_raises_for_some_points():
     assert finding.kind is Finding.RAISED
     assert finding.num == forgiven.num_failed > 100
     assert "FloatingPointError at [" in finding.first
+    with pytest.warns(UserWarning, match="raised errors at .* points"):
+        (again,) = qp.evidence(**model, log_likelihood=forgiven).verdict.findings
+    assert again == finding  # counted from zero
     exact = -np.log(2) - 0.5 + float(norm.logcdf(2**0.5))
     assert abs(float(result.log_evidence) - exact) < 4 * float(result.log_evidence_se)
     with pytest.raises(TypeError, match="must be a function of one point"):

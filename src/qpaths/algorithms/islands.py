@@ -79,23 +79,15 @@ class Islands(NamedTuple):
         return pareto_shape((self.log_weights - log_mean_exp(self.log_weights, axis=1)[:, None]).ravel())
 
     @property
-    def is_heavy(self) -> bool:
-        """Whether the weights have too heavy a tail for their mean to be trusted."""
-        return self.tail_index > (_HEAVY_ALONE if self._num_steps == 1 else _HEAVY_MOVED)
-
-    @property
     def unseen(self) -> float:
-        """Mass beyond the largest weight, in nats, where the tail is heavy.
+        """Mass beyond the largest weight, in nats, where the tail is too heavy for the mean to be trusted; or zero.
 
         It is `n^(k - 1)` of a Pareto distribution, for all draws that only get weights, and for the particles of one
         run in each of its steps where they are moved.
         """
-        num = self.log_weights.size if self._num_steps == 1 else self.log_weights.shape[1]
-        return float(self._num_steps * num ** min(self.tail_index - 1, 0.0)) if self.is_heavy else 0.0
-
-    @property
-    def _num_steps(self) -> int:
-        return self.stats["length"].shape[1]
+        num_steps, index, shape = self.stats["length"].shape[1], self.tail_index, self.log_weights.shape
+        least, num = (_HEAVY_ALONE, shape[0] * shape[1]) if num_steps == 1 else (_HEAVY_MOVED, shape[1])
+        return float(num_steps * num ** min(index - 1, 0.0)) if index > least else 0.0
 
     @property
     def disagreement(self) -> float:

@@ -118,6 +118,10 @@ def evidence(
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)
+    given = (log_likelihood, target, getattr(target, "log_prob", None))
+    excused = [function for function in given if isinstance(function, forgiving)]
+    for function in excused:
+        function.reset()
     others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     model = named_model(base, prior, log_likelihood, data, others)
     likelihood = None
@@ -178,8 +182,7 @@ def evidence(
             scores = balance(evaluator, islands)
             extra += Cost(target=NUM_PROBES)
     found = findings(islands, state.recipe, scores)
-    given = (log_likelihood, target, getattr(target, "log_prob", None))
-    found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in given if isinstance(f, forgiving) and f.first]
+    found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         words = f"the budget was too small for the standard error that you wanted: {stopped}"

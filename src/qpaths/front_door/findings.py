@@ -54,7 +54,7 @@ def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
         found.append(Finding.LAG(lag=lag, error=error))
     if not error <= _MOST_ERROR:
         found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))
-    if islands.is_heavy:
+    if islands.unseen > 0:
         found.append(Finding.HEAVY_WEIGHTS(tail_index=islands.tail_index))
     ess = float(np.exp(log_ess(islands.log_weights.ravel())))
     if not ess >= _FEWEST:

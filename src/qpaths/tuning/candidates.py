@@ -7,13 +7,12 @@ mass than another one is wrong, however short its path. What was tried comes out
 import dataclasses
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from .._types import Rows
 from ..cost import Cost
 from ..evaluation import evaluator_of
-from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
+from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
@@ -23,16 +22,17 @@ from ..references.fitting import Fit, fit_in_noise
 from ..references.reference import Reference, share_outside
 from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule
-from .choices import BASE_SHARE, Attempt, Choice, less_mass, neck
+from .choices import BASE_SHARE, Attempt, Choice, can_map, from_base, less_mass, neck
 from .pilot import Pilot, run_pilot
-from .weighted import GOOD, POOREST, weighted_fit
+from .weighted import GOOD, POOREST, weighted_fit, weights_alone
 
 _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
 _SHORT = 0.7
 """Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
-_SHORT_CURVED = 0.2
-"""The same from a curved reference. A slope that is a little off makes heavy weights far out."""
+_SHORT_CURVED, _NUM_WEIGHTED, _FINE = 0.2, 1024, 0.8
+"""The same from a curved reference, since a slope that is a little off makes heavy weights far out. Draws that tell
+whether it does, and their effective share from which on another round would gain little."""
 _ROUNDS = 6
 _LONGEST, _SETTLED = 1.1, 0.85
 """Share of the length of the path before: above the first a round is dropped, above the second it is the last."""
@@ -62,11 +62,6 @@ def choose_start(
 ) -> Choice:
     """The path from the best candidate, found in pilots of `num_particles` particles for at most about `max_cost`."""
     return _Search(path, kernel, num_particles, stream, max_cost).run()
-
-
-def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
-    """The same path from another base."""
-    return eqx.tree_at(lambda p: p.base, path, base)
 
 
 class _Search:
@@ -227,6 +222,11 @@ class _Search:
             short = _SHORT if base.components[0].map.is_linear else _SHORT_CURVED
             if pilot.barrier < short or len(base.components) > 1:
                 return False
+            if pilot.barrier < _SHORT:
+                self._spend_values(_NUM_WEIGHTED)
+                stream = self.stream.fold(300 + self.num_pilots)
+                if weights_alone(path, self.kernel, stream, _NUM_WEIGHTED) > _FINE:
+                    return False
         return self.left > 1.2 * pilot.cost.total * (1.0 if isinstance(base, Reference) else 0.5)
 
     def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
@@ -244,7 +244,7 @@ class _Search:
     ) -> _Found | None:
         """The path from a reference and its pilot, unless it is refused; either is recorded."""
         reference = Reference(
-            components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, _can_map(self.kernel)
+            components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, can_map(self.kernel)
         )
         facts = {"num_modes": len(components), "is_curved": not components[0].map.is_linear}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
@@ -293,8 +293,3 @@ class _Search:
 
     def _spend_values(self, num: int) -> None:
         self.spent += Cost(target=num)
-
-
-def _can_map(kernel: AbstractKernel[Any]) -> bool:
-    """Whether the kernel moves particles in the coordinates of the evaluator alone."""
-    return isinstance(kernel, HMC | MALA | RandomWalk)

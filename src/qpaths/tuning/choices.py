@@ -3,9 +3,11 @@
 import math
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import numpy as np
 
 from ..cost import Cost
+from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..references.coordinates import MappedEvaluator
 from ..remarks import Check, Finding, Note, Refusal, Remark, Source
@@ -63,6 +65,16 @@ class Choice(NamedTuple):
         if self.used.num_modes > 1 and self.check is not Check.CONFIRMED:
             return (Finding.UNCONFIRMED(num_modes=self.used.num_modes),)
         return ()
+
+
+def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
+    """The same path from another base."""
+    return eqx.tree_at(lambda p: p.base, path, base)
+
+
+def can_map(kernel: AbstractKernel[Any]) -> bool:
+    """Whether the kernel moves particles in the coordinates of the evaluator alone."""
+    return isinstance(kernel, HMC | MALA | RandomWalk)
 
 
 def neck(pilot: Pilot) -> Refusal | None:

@@ -7,17 +7,16 @@ import numpy as np
 
 from ..arrays import RandomKey
 from ..cost import Cost
-from ..evaluation import evaluator_of, stream_for
+from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
-from ..numerics import log_ess
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
 from ..remarks import Finding, Note, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from ..standard_errors import tail_index
 from .candidates import choose_start
 from .compare import DELTAS, compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
+from .weighted import weights_alone
 
 PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
@@ -29,8 +28,6 @@ _PROBED, _PROBED_SHARE = (512, 4096), 0.2
 """Draws that tell whether they are: the fewest and the most, and their share of what is left for pilots."""
 _ENOUGH = 0.5
 """Effective share of draws from which on weights alone are enough."""
-_HEAVIEST = 0.6
-"""Tail index of the weights above which they are not trusted alone."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _SEEDS, _FEWEST = 2, 32
@@ -96,8 +93,9 @@ def tune_population(
     if pilot.reached:
         num_steps = max(2, math.ceil(pilot.barrier / _STEP_LENGTH))
         if pilot.barrier < _MOST_WEIGHTED and path.is_pointwise:
-            ess, cost = _weights_alone(path, kernel, streams[1], allowance.left)
-            allowance.spend(cost)
+            num = int(np.clip(_PROBED_SHARE * allowance.left, *_PROBED))
+            ess = weights_alone(path, kernel, streams[1], num)
+            allowance.spend(Cost.values(num))
             if ess > _ENOUGH or _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
                 num_steps = 1
                 notes.append(Note.WEIGHTS(ess=ess))
@@ -105,17 +103,6 @@ def tune_population(
     if betas.size > 2:
         notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
-
-
-def _weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, left: int) -> tuple[float, Cost]:
-    """Effective share of draws from the base that only get weights, and what it cost; 0 where the tail is too heavy."""
-    num = int(np.clip(_PROBED_SHARE * left, *_PROBED))
-    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
-    values = evaluator.values(evaluator.draw(stream, num))
-    log_weights = np.asarray(evaluator.log_ratio(0.0, 1.0, values))
-    if not np.isfinite(log_weights).any() or tail_index(log_weights) > _HEAVIEST:
-        return 0.0, Cost.values(num)
-    return float(np.exp(log_ess(log_weights))) / num, Cost.values(num)
 
 
 def _moves_error(barrier: float, num_steps: int, kernel: AbstractKernel[Any]) -> float:

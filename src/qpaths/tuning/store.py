@@ -14,7 +14,7 @@ from ..references.maps import TriangularMap
 from ..references.reference import Reference
 from ..remarks import Remark
 from ..schedules import FixedSchedule
-from .candidates import from_base
+from .choices import from_base
 from .compare import with_delta
 
 _TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes", "rotation")

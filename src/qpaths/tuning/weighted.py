@@ -4,14 +4,19 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation import AbstractEvaluator
+from ..evaluation import AbstractEvaluator, evaluator_of
+from ..kernels import AbstractKernel
 from ..numerics import log_ess
+from ..paths import AbstractPath
 from ..references.components import Component
 from ..references.modulated import Design
+from ..standard_errors import tail_index
 
 POOREST, GOOD = 0.02, 0.2
 """Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
 _NUM_DRAWS, _NUM_ROUNDS = 2048, 2
+_HEAVIEST = 0.6
+"""Tail index of the weights above which they are not trusted alone."""
 
 
 def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> tuple[Component, float, int]:
@@ -29,3 +34,13 @@ def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> t
             break
         component = design.and_draws(rows, log_weights).fit()
     return best, best_share, num_values
+
+
+def weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, num: int) -> float:
+    """Effective share of `num` draws from the base that only get weights; 0 where the tail of these is too heavy."""
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    values = evaluator.values(evaluator.draw(stream, num))
+    log_weights = np.asarray(evaluator.log_ratio(0.0, 1.0, values))
+    if not np.isfinite(log_weights).any() or tail_index(log_weights) > _HEAVIEST:
+        return 0.0
+    return float(np.exp(log_ess(log_weights))) / num
