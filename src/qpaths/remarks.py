@@ -30,7 +30,16 @@ class Source(enum.StrEnum):
     PILOT = "a fit to the particles of a pilot"
     ASCENTS = "ascents of the target"
     DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"
+    SCANS = "scans along single coordinates"
     REFINED = "a fit to the draws of a short run"
+
+
+class Shape(enum.StrEnum):
+    """What a start of the path is."""
+
+    STUDENT = "a Student-t distribution"
+    CURVED = "a curved distribution"
+    WELLS = "mixtures in single coordinates"
 
 
 class Refusal(enum.StrEnum):
@@ -78,12 +87,8 @@ class Note(Kind):
     """What was chosen, and why."""
 
     FROM_BASE = "annealed from the base, along a path of length {length:.1f}"
-    FROM_STUDENT = (
-        "annealed from a Student-t distribution found by {source}, mixed with {share:.0%} of the base|, "
-        "with {num_modes} modes|; the path has length {length:.2f}"
-    )
-    FROM_CURVED = (
-        "annealed from a curved distribution found by {source}, mixed with {share:.0%} of the base|, "
+    FROM_REFERENCE = (
+        "annealed from {shape} found by {source}, mixed with {share:.0%} of the base|, "
         "with {num_modes} modes|; the path has length {length:.2f}"
     )
     CHECKED = "{check}"
@@ -186,6 +191,10 @@ class Finding(Kind):
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
         "target was not reached, perhaps the neck of a funnel; reparameterize the model"
     )
+    MISSED_MODE = (
+        "the draws miss a mode or an end of the target along {coordinate}: {expected:.1%} of the mass belongs there, "
+        "and {found:.1%} of the draws are there; give a larger budget, or a base that is closer to all modes"
+    )
     ACCEPTANCE = (
         "moves are rarely accepted ({acceptance:.0%} at beta = {beta:.3g}): the scales of the target may differ from "
         "place to place; reparameterize the model"
@@ -255,43 +264,6 @@ class Remark:
         """The remark that `as_dict` wrote."""
         kinds = (kind for family in Kind.__subclasses__() for kind in family if kind.name == record["kind"])
         return next(kinds)(**{name: value for name, value in record.items() if name != "kind"})
-
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """What `qpaths.evidence` says about its answer; `str` gives the text.
-
-    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
-    command line ends with the exit code of the level.
-    """
-
-    stopped: Remark
-    chosen: tuple[Remark, ...] = ()
-    findings: tuple[Remark, ...] = ()
-
-    @property
-    def level(self) -> Level:
-        return max((f.kind.level for f in self.findings), key=list(Level).index, default=Level.SOUND)  # type: ignore[attr-defined]
-
-    def __str__(self) -> str:
-        lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
-        lines += [f"beware: {finding}." for finding in self.findings]
-        if not self.findings:
-            praise = getattr(self.stopped.kind, "praise", "islands agree, moves are accepted")
-            lines.append(f"nothing looks unreliable: {praise}.")
-        lines.append(f"verdict: {self.level}.")
-        return "\n".join(lines)
-
-    def as_dict(self) -> dict[str, Any]:
-        """The records as JSON can hold them."""
-        chosen, findings = ([remark.as_dict() for remark in part] for part in (self.chosen, self.findings))
-        return {"stopped": self.stopped.as_dict(), "chosen": chosen, "findings": findings}
-
-    @staticmethod
-    def from_dict(record: dict[str, Any]) -> "Verdict":
-        """The verdict that `as_dict` wrote."""
-        chosen, findings = (tuple(map(Remark.from_dict, record[name])) for name in ("chosen", "findings"))
-        return Verdict(Remark.from_dict(record["stopped"]), chosen, findings)
 
 
 def _is_known(part: str, values: dict[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
 from .numerics import log_ess
-from .remarks import Verdict
+from .verdict import Verdict
 
 
 class Status(enum.IntEnum):

@@ -23,8 +23,9 @@ from qpaths.front_door.findings import _of_answer
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
-from qpaths.remarks import Check, Finding, Level, Note, Stop, Verdict
+from qpaths.remarks import Check, Finding, Level, Note, Stop
 from qpaths.results import Status
+from qpaths.verdict import Verdict
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 BUDGET = 80_000
@@ -77,7 +78,7 @@ def test_answer_and_draws(result):
     weights = np.exp(result.log_weights - result.log_weights.max())
     np.testing.assert_allclose(weights / weights.sum() @ result.samples, [0.8, 0.8], atol=0.1)
     assert result.num_evaluations.total <= BUDGET
-    assert result.verdict.chosen[0].kind is Note.FROM_STUDENT
+    assert result.verdict.chosen[0].kind is Note.FROM_REFERENCE
     assert result.verdict.stopped.kind is Stop.BUDGET
     assert result.verdict.level == "sound"
     assert "nothing looks unreliable" in str(result.verdict)

@@ -50,6 +50,18 @@ def test_climb_in_the_scale_of_the_curvature_is_newtons_method():
     np.testing.assert_allclose(climbed.value, 0.0, atol=1e-6)
 
 
+def test_an_ascent_that_starts_at_the_top_ends_there():
+    """The gradient is a rounding error: steps along it say nothing about the curvature, and gain nothing."""
+    top = np.full((4, 8), 2.0) + 1e-16 * np.arange(4)[:, None]
+
+    def function(x):
+        return -3.1 * np.sum((x - 2.0) ** 2, axis=1) - 1.2, -6.2 * (x - 2.0) + 1e-15
+
+    climbed = climb(function, top, 0.4 * np.ones(8), 100, 1e-8)
+    assert (climbed.end == End.CONVERGED).all()
+    assert climbed.num_evaluations < 20
+
+
 def test_each_start_ends_by_itself():
     """NaN, a hard bound, infinity and an optimum in one call; a start that fails takes no other with it."""
 

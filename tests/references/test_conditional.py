@@ -94,9 +94,12 @@ def test_curvature_reaches_the_ends_that_draws_do_not(turned):
         return funnel(x @ jnp.asarray(turn))
 
     rows = narrow_draws(800) @ turn.T
-    design, num_gradients = conditional_design(evaluator(target), rows, scores(target, rows), 20_000, stream(1))
+    design, found, num_gradients = conditional_design(evaluator(target), rows, scores(target, rows), 20_000, stream(1))
     assert num_gradients <= 20_000
     assert (design.rotation is not None) is turned
+    again = conditional_design(evaluator(target), rows, scores(target, rows), 20_000, stream(1), known=found)
+    assert again[0] is None  # and hardly anything spent
+    assert again[2] < 0.1 * num_gradients
     component = design.fit()
     share, log_evidence = effective_share(component, target)
     assert share > 0.3
@@ -108,7 +111,7 @@ def test_curvature_reaches_the_ends_that_draws_do_not(turned):
 
 def test_too_few_gradients_are_not_spent():
     rows = narrow_draws(100)
-    assert conditional_design(evaluator(funnel), rows, scores(funnel, rows), 100, stream(1)) == (None, 0)
+    assert conditional_design(evaluator(funnel), rows, scores(funnel, rows), 100, stream(1)) == (None, (), 0)
 
 
 def test_hierarchical_model_is_nearly_exact(key):

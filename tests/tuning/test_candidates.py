@@ -6,9 +6,10 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.remarks import Refusal
+from qpaths.remarks import Refusal, Shape
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
+from qpaths.tuning.store import _reference, _reference_arrays, _reference_notes
 
 
 def choose(log_target, dimension, base_scale=1.0, num=400, max_cost=250_000.0, kernel=None):
@@ -31,11 +32,34 @@ def funnel(x):
     return norm.logpdf(x[0], scale=3.0) + jnp.sum(norm.logpdf(x[1:], scale=jnp.exp(0.5 * x[0])))
 
 
+def wells(x):
+    """Fourteen double wells: 2^14 modes."""
+    return jnp.sum(0.5 * x + 6 * x**2 - x**4)
+
+
+def test_wells_in_every_coordinate_are_found_by_scans_and_survive_a_file():
+    choice = choose(wells, 14)
+    assert choice.used.source is Source.SCANS
+    assert choice.used.shape is Shape.WELLS
+    grid = np.linspace(-4, 4, 8001)
+    truth = 14 * np.log(np.sum(np.exp(0.5 * grid + 6 * grid**2 - grid**4)) * 0.001)
+    value, error = choice.pilot.mass
+    assert abs(value - truth) < 4 * error < 0.3
+    assert choice.pilot.barrier < 0.6
+    reference = choice.path.base
+    notes, arrays = _reference_notes(reference), _reference_arrays(reference)
+    again = _reference(notes, arrays, reference.inner, reference.layout)
+    x = np.random.default_rng(0).standard_normal((5, 14))
+    np.testing.assert_array_equal(
+        again.components[0].log_prob_and_slope(x)[0], reference.components[0].log_prob_and_slope(x)[0]
+    )
+
+
 def test_neck_of_a_funnel_is_refused_and_a_curved_map_is_found():
     choice = choose(funnel, 6, num=600)
     assert choice.attempts[0].source is Source.ASCENTS
     assert choice.attempts[0].refusal in (Refusal.NECK, Refusal.LESS_MASS, Refusal.NO_OPTIMUM, Refusal.FLAT)
-    assert choice.used.is_curved
+    assert choice.used.shape is Shape.CURVED
     value, error = choice.pilot.mass
     assert abs(value) < 4 * error < 0.4
 

@@ -44,7 +44,7 @@ def test_reference_shortens_the_path(tuned):
     assert schedule.betas.size <= 3
     assert not kernel.needs_fit
     assert tuned.num_evaluations.total <= 25_000
-    assert [note.kind for note in tuned.notes] == [Note.FROM_STUDENT, Note.CHECKED, Note.WEIGHTS]
+    assert [note.kind for note in tuned.notes] == [Note.FROM_REFERENCE, Note.CHECKED, Note.WEIGHTS]
     assert tuned.notes[0].length == tuned.barrier
     assert "annealed from a Student-t distribution found by ascents" in str(tuned.notes[0])
 

@@ -17,9 +17,9 @@ from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..recipe import Recipe
 from ..references.reference import Reference
-from ..remarks import Verdict
 from ..results import Result, Status
 from ..standard_errors import few_replicas, pareto_shape
+from ..verdict import Verdict
 from .identities import Control, Identities, identities
 from .smc import SMC
 

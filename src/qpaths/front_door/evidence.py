@@ -1,5 +1,6 @@
 """The log evidence of a model: pilots, islands, checks, verdict."""
 
+import math
 import os
 import time
 import warnings
@@ -18,9 +19,10 @@ from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..progress import Show, display
 from ..recipe import check_parts
-from ..remarks import Finding, Note, Remark, Stop, Verdict
+from ..remarks import Finding, Note, Remark, Stop
 from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
+from ..verdict import Verdict
 from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
@@ -29,6 +31,7 @@ from .endpoints import check_alone, check_not_on_simplex, model_path, named_erro
 from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
+from .missed import missed_modes
 
 _BLIND_STEPS = 10
 """Random-walk moves at each beta where there is no gradient."""
@@ -181,7 +184,9 @@ def evidence(
         if kernel.with_slopes:
             scores = balance(evaluator, islands)
             extra += Cost(target=NUM_PROBES)
-    found = findings(islands, state.recipe, scores)
+        missed, num = missed_modes(evaluator, islands, spent.total, check_stream.fold(1))
+        extra += Cost(target=num)
+    found = findings(islands, state.recipe, scores, missed)
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
@@ -189,7 +194,7 @@ def evidence(
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    result = islands.result(state.recipe.betas, scores.error, spent + extra, status, verdict)
+    result = islands.result(state.recipe.betas, math.hypot(scores.error, missed.error), spent + extra, status, verdict)
     return with_names(result, model, data)
 
 

@@ -9,6 +9,7 @@ from ..numerics import log_ess
 from ..recipe import Recipe
 from ..remarks import Finding, Remark
 from .checks import Balance
+from .missed import Missed
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
@@ -18,11 +19,13 @@ _MOST_ERROR, _FEWEST = 0.5, 100
 """A standard error and an effective sample size beyond which no answer is called sound."""
 
 
-def findings(islands: Islands, recipe: Recipe, scores: Balance) -> list[Remark]:
+def findings(islands: Islands, recipe: Recipe, scores: Balance, missed: Missed) -> list[Remark]:
     """All findings about a run with a recipe, those of its pilots included."""
-    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, scores.error)]
+    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, math.hypot(scores.error, missed.error))]
     if scores.error > 0:
         found.append(Finding.SCORES(imbalance=scores.imbalance))
+    if missed.error > 0:
+        found.append(Finding.MISSED_MODE(**missed._asdict()))
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
     worst = int(np.argmin(np.nan_to_num(acceptance, nan=1.0)))  # nothing moves at the last beta

@@ -19,9 +19,10 @@ from ..draws_remarks import DrawsFinding, DrawsNote
 from ..estimators import bridge
 from ..evaluation import HostEvaluator, Layout, evaluator_of
 from ..paths import GeometricPath
-from ..remarks import Remark, Verdict
+from ..remarks import Remark
 from ..results import Result, Status
 from ..standard_errors import importance_log_evidence
+from ..verdict import Verdict
 from .endpoints import path_given, with_names
 from .exchange import evaluator_of_base
 from .proposals import mode_elsewhere, points_as_text, reference_for, wide_density

@@ -128,7 +128,7 @@ class _Ascent:
         self.num_evaluations += len(rows)
         expected = self.size[rows] * self.slope[rows]
         finite = np.isfinite(value) & np.isfinite(gradient).all(axis=1)
-        rounding = 10 * np.finfo(np.float32 if self._is_coarse(value) else float).eps * np.abs(self.value[rows])
+        rounding = self._rounding(rows, value)
         good = finite & (value >= self.value[rows] + _ENOUGH * expected - rounding)
         self._shrink(rows[~good], value[~good], expected[~good])
         self.end[rows[value == np.inf]] = End.AT_INFINITY
@@ -139,13 +139,13 @@ class _Ascent:
         self.num_halvings[rows] = 0
         self.history.add(rows, move, change)
         self._aim(rows)
-        self._finish(rows, risen)
+        self._finish(rows, risen, rounding[good])
 
-    @staticmethod
-    def _is_coarse(value: Values) -> bool:
-        """Whether the numbers have 32 bits."""
+    def _rounding(self, rows: Int[np.ndarray, " k"], value: Values) -> Values:
+        """By how much values may differ that should be equal; the numbers have 32 or 64 bits."""
         finite = value[np.isfinite(value)]
-        return bool(finite.size) and bool((finite == finite.astype(np.float32)).all())
+        is_coarse = bool(finite.size) and bool((finite == finite.astype(np.float32)).all())
+        return 10 * np.finfo(np.float32 if is_coarse else float).eps * np.abs(self.value[rows])
 
     def _aim(self, rows: Int[np.ndarray, " k"]) -> None:
         """New directions; along the gradient, a unit of the scale at first, where nothing is known of the curvature."""
@@ -177,10 +177,14 @@ class _Ascent:
         self.end[over] = np.where(flat, End.CONVERGED, End.FAILED)
         self.end[rows[self.num_outside[rows] > _MOST_OUTSIDE]] = End.HARD_BOUND
 
-    def _finish(self, rows: Int[np.ndarray, " k"], risen: Values) -> None:
-        """What is at the top, and what is too far away to come back."""
+    def _finish(self, rows: Int[np.ndarray, " k"], risen: Values, rounding: Values) -> None:
+        """What is at the top, and what is too far away to come back.
+
+        An ascent that starts at the top learns no curvature there: its steps are rounding errors.
+        """
         known = self.history.inverse[0, rows] > 0
         at_top = known & (0.5 * self.slope[rows] < self.gain) & (risen < 10 * self.gain)
+        at_top |= ~known & (np.abs(risen) <= rounding) & (self.slope[rows] < rounding)
         at_top |= ~self.gradient[rows].any(axis=1)
         away = _scaled_length(self.scale, self.position[rows] - self.start[rows]) > _FARTHEST
         self.end[rows[away]] = End.AT_INFINITY

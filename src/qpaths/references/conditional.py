@@ -45,17 +45,28 @@ _NUM_DRAWS = 5000
 _DF = 4.0
 
 
+Drivers = tuple[int, ...]
+ROTATED: Drivers = (-1,)
+"""Stands for a combination of coordinates that drives the others."""
+
+
 def conditional_design(
-    evaluator: AbstractEvaluator, draws: HostRows, scores: HostRows, max_gradients: int, stream: Any
-) -> tuple[Design | None, int]:
+    evaluator: AbstractEvaluator,
+    draws: HostRows,
+    scores: HostRows,
+    max_gradients: int,
+    stream: Any,
+    known: Drivers = (),
+) -> tuple[Design | None, Drivers, int]:
     """Draws around the optima of the rest, for values of the drivers all over their range.
 
-    `draws` and their scores are those of a pilot, from which the search starts. None where there is no driver, no
-    optimum, or not enough gradients for them. Also the number of gradients that it took.
+    `draws` and their scores are those of a pilot, from which the search starts. None where there is no driver, none but
+    those that are `known`, no optimum, or not enough gradients for them. Also the drivers, and the number of gradients
+    that it took.
     """
     most = int(max_gradients / (_DESIGN * _FEWEST_ROUNDS * _EXPECTED_NEWTON * 2 * draws.shape[1]))
     if most == 0:
-        return None, 0
+        return None, (), 0
     with one_thread(), quiet():
         search = _Search(evaluator, np.asarray(draws, float), max_gradients)
         drivers = find_drivers(draws, scores, search.diagonal)
@@ -65,14 +76,17 @@ def conditional_design(
             search.rotate(rotation)
             drivers = find_drivers(search.draws, np.asarray(scores, float) @ rotation, search.diagonal)
             drivers = tuple(driver for driver in drivers if driver == 0)
-        if not 0 < len(drivers) < draws.shape[1]:
-            return None, search.num_gradients
-        optima = search.run(drivers[:most], stream)
+        drivers = drivers[:most]
+        found = drivers if rotation is None else ROTATED
+        if not 0 < len(drivers) < draws.shape[1] or set(found) <= set(known):
+            return None, found, search.num_gradients
+        optima = search.run(drivers, stream)
         if optima is not None and rotation is not None:
             # The optima themselves lie along the direction, and show it more exactly.
             search.rotate(rotation_to(search.axis(optima)))
             optima = search.run((0,), stream)
-        return None if optima is None else search.design(optima, stream.fold(_DESIGN_ROUNDS)), search.num_gradients
+        design = None if optima is None else search.design(optima, stream.fold(_DESIGN_ROUNDS))
+        return design, found, search.num_gradients
 
 
 class _Optima(NamedTuple):

@@ -122,6 +122,11 @@ def looks_bimodal(white: HostRows) -> bool:
     return any(min(_bimodality(search @ w), _bimodality(judge @ w)) > _BIMODAL for w in directions)
 
 
+def has_groups(rows: HostRows) -> bool:
+    """Whether some coordinate falls into two groups, in both halves of the rows."""
+    return any(min(_bimodality(own[::2]), _bimodality(own[1::2])) > _BIMODAL for own in np.asarray(rows, float).T)
+
+
 def _pursue(white: HostRows, directions: Directions, power: int) -> Directions:
     for _ in range(20):
         moment = (white @ directions.T).T ** power @ white / len(white)

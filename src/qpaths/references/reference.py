@@ -17,6 +17,8 @@ from .coordinates import MappedEvaluator
 
 _FARTHEST = 7.0
 """Size of the noise beyond which NaN is not the fault of a density."""
+_NUM_PROBED, _NUM_CLIMBED = 512, 16
+"""Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 
 
 class Reference(Module):
@@ -89,3 +91,18 @@ def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, 
         positions = component.draw(stream.fold(number), num)
         shares.append(float(np.mean(np.asarray(evaluator.values(positions).log_target) == -np.inf)))
     return max(shares)
+
+
+def least_covered(reference: Reference, evaluator: AbstractEvaluator, stream: Any) -> tuple[Rows, int]:
+    """Points around the base and the reference at which the target is highest, compared with the reference.
+
+    A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands. Also returned: how
+    many values were computed.
+    """
+    far, near = stream.split(2)
+    component = reference.components[0]
+    wide = component.map.center + 3 * (component.draw(near, _NUM_PROBED) - component.map.center)
+    positions = np.concatenate([np.asarray(evaluator.draw(far, _NUM_PROBED)), wide])
+    values = evaluator.values(positions)
+    weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]
+    return positions[np.argsort(-np.nan_to_num(weights, nan=-np.inf))[:_NUM_CLIMBED]], len(positions)

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from .._types import Rows
 from ..cost import Cost
 from ..evaluation import evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel
@@ -18,9 +17,10 @@ from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
 from ..references.conditional import conditional_design
 from ..references.curves import fit_map
-from ..references.fitting import Fit, fit_in_noise
-from ..references.reference import Reference, share_outside
-from ..remarks import Check, Refusal, Source
+from ..references.fitting import Fit, fit_in_noise, has_groups
+from ..references.reference import Reference, least_covered, share_outside
+from ..references.wells import fit_wells, num_scanned
+from ..remarks import Check, Refusal, Shape, Source
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, Choice, can_map, from_base, less_mass, neck
 from .pilot import Pilot, run_pilot
@@ -46,13 +46,10 @@ _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 may cost."""
 _FARTHEST = 150.0
 """Nats from the base to the target beyond which such a run would not arrive."""
-_NUM_PROBED, _NUM_CLIMBED = 512, 16
-"""Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
-_DRIVER_SHARE = 0.3
-"""The same for optima at given values of drivers."""
-
+_DRIVER_SHARE, _SCAN_SHARE = 0.3, 0.4
+"""The same for optima at given values of drivers, and the share of what is left for scans along coordinates."""
 
 _Found = tuple[AbstractPath[Any], Pilot]
 
@@ -75,6 +72,7 @@ class _Search:
         self.attempts: list[Attempt] = []
         self.check: Check | None = None
         self.settled = False
+        self.drivers: tuple[int, ...] = ()
         self.num_pilots = 0
 
     @property
@@ -88,7 +86,7 @@ class _Search:
         else:
             path, pilot = self._by_pilot()
             # Draws from the base may show only the strongest driver, or none. Better draws show the others.
-            for step in (self._by_drivers, self._refined, self._by_drivers):
+            for step in (self._by_scans, self._by_drivers, self._refined, self._by_drivers):
                 path, pilot = step(path, pilot)
                 if self.settled:
                     break
@@ -107,27 +105,15 @@ class _Search:
         found = self._try(Source.ASCENTS, *ascents.components)
         if found is None:
             return None
-        more = with_more_modes(self.evaluator, ascents, self._uncovered(*found), by_mass=False)
+        reference: Any = found[0].base
+        positions, num = least_covered(reference, self.evaluator, self.stream.fold(101))
+        self._spend_values(num)
+        more = with_more_modes(self.evaluator, ascents, positions, by_mass=False)
         self._spend_gradients(more.num_gradients)
         if len(more.modes) > len(ascents.modes):
             self._refuse(Refusal.MISSED_MODES)
             ascents, found = more, self._try(Source.ASCENTS, *more.components)
         return None if found is None else self._checked(found, ascents)
-
-    def _uncovered(self, path: AbstractPath[Any], pilot: Pilot) -> Rows:
-        """Points around the base and the components at which the target is highest, compared with the reference.
-
-        A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands.
-        """
-        reference: Any = path.base
-        far, near = self.stream.fold(101).split(2)
-        component = reference.components[0]
-        wide = component.map.center + 3 * (component.draw(near, _NUM_PROBED) - component.map.center)
-        positions = np.concatenate([np.asarray(self.evaluator.draw(far, _NUM_PROBED)), wide])
-        values = self.evaluator.values(positions)
-        self._spend_values(len(positions))
-        weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]
-        return positions[np.argsort(-np.nan_to_num(weights, nan=-np.inf))[:_NUM_CLIMBED]]
 
     def _checked(self, found: _Found, ascents: Ascents) -> _Found | None:
         """What ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
@@ -173,6 +159,23 @@ class _Search:
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
 
+    def _by_scans(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
+        """The path from mixtures in single coordinates, where some have several modes and it is shorter."""
+        num = num_scanned(self.evaluator.dimension)
+        if not has_groups(pilot.draws[0]):
+            return path, pilot
+        for correlated in (False, True):  # the first draws have too few ancestors for correlations
+            if num > _SCAN_SHARE * self.left or not self._is_worth_it(path, pilot):
+                break
+            component = fit_wells(self.evaluator, pilot.draws[0], self.stream.fold(400), correlated)
+            self._spend_values(num)
+            found = None if component is None else self._try(Source.SCANS, (component,), np.ones(1), pilot)
+            if found is None:
+                break
+            path, pilot = found
+            self.settled = True  # a fit with a single mode would lose the others
+        return path, pilot
+
     def _by_drivers(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """The path from a distribution that a few coordinates drive, where there is one and it is shorter."""
         if not self.kernel.with_slopes or not self._is_worth_it(path, pilot):
@@ -181,10 +184,11 @@ class _Search:
         assert scores is not None
         design_stream, fit_stream = self.stream.fold(200 + self.num_pilots).split(2)
         most = int(min(_DRIVER_SHARE * self.max_cost, self.left) / 2)
-        design, num = conditional_design(self.evaluator, draws, scores, most, design_stream)
+        design, drivers, num = conditional_design(self.evaluator, draws, scores, most, design_stream, self.drivers)
         self._spend_gradients(num)
         if design is None:
             return path, pilot
+        self.drivers += drivers
         component, ess, num = weighted_fit(design, self.evaluator, fit_stream)
         self._spend_values(num)
         if ess < POOREST:
@@ -192,7 +196,8 @@ class _Search:
             return path, pilot
         found = self._try(Source.DRIVERS, (component,), np.ones(1), pilot)
         self.settled = found is not None and ess > GOOD
-        return found or (path, pilot)
+        # Better draws may show more drivers.
+        return (path, pilot) if found is None else found if self.settled else self._by_drivers(*found)
 
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
@@ -232,7 +237,7 @@ class _Search:
     def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
         """To the draws of a pilot; where they are few for the dimension, one scale for each coordinate of its map."""
         base, particles = path.base, pilot.state.particles
-        is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].map.is_linear
+        is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].shape is Shape.STUDENT
         few = particles.position.shape[0] < _FEWEST_PER_DIMENSION * self.evaluator.dimension
         if not few or not is_linear or particles.slopes is None:
             return fit_map(*pilot.draws)
@@ -246,7 +251,7 @@ class _Search:
         reference = Reference(
             components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, can_map(self.kernel)
         )
-        facts = {"num_modes": len(components), "is_curved": not components[0].map.is_linear}
+        facts = {"num_modes": len(components), "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
         self._spend_values(_PROBES * len(components))
         if outside > _MOST_OUTSIDE:

@@ -10,7 +10,7 @@ from ..cost import Cost
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..references.coordinates import MappedEvaluator
-from ..remarks import Check, Finding, Note, Refusal, Remark, Source
+from ..remarks import Check, Finding, Note, Refusal, Remark, Shape, Source
 from .pilot import Pilot
 
 BASE_SHARE = 0.05
@@ -28,7 +28,7 @@ class Attempt(NamedTuple):
     log_evidence: float = math.nan
     log_evidence_se: float = math.nan
     num_modes: int = 1
-    is_curved: bool = False
+    shape: Shape = Shape.STUDENT
 
 
 class Choice(NamedTuple):
@@ -52,9 +52,9 @@ class Choice(NamedTuple):
         if used.source is Source.BASE:
             chosen = Note.FROM_BASE(length=used.length)
         else:
-            kind = Note.FROM_CURVED if used.is_curved else Note.FROM_STUDENT
             num_modes = used.num_modes if used.num_modes > 1 else None
-            chosen = kind(source=used.source, share=BASE_SHARE, length=used.length, num_modes=num_modes)
+            values = {"share": BASE_SHARE, "length": used.length, "num_modes": num_modes}
+            chosen = Note.FROM_REFERENCE(shape=used.shape, source=used.source, **values)
         checks = () if self.check is None else (Note.CHECKED(check=self.check),)
         refused = [Note.REFUSED(source=a.source, refusal=a.refusal) for a in self.attempts if a.refusal is not None]
         return (chosen, *checks, *refused)

@@ -8,7 +8,7 @@ from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
-from ..references.components import Component
+from ..references.components import Component, Wells
 from ..references.drivers import Modulation
 from ..references.maps import TriangularMap
 from ..references.reference import Reference
@@ -18,6 +18,7 @@ from .choices import from_base
 from .compare import with_delta
 
 _TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes", "rotation")
+_WELLS = ("shares", "centers", "scales")
 _MODULATION = ("knots", "shifts", "widths", "before", "turns")
 
 
@@ -66,7 +67,9 @@ def _reference_notes(reference: Reference) -> dict[str, Any]:
 
 
 def _reference_arrays(reference: Reference) -> dict[str, Any]:
-    return {"shares": reference.shares, "maps": [_map_arrays(component.map) for component in reference.components]}
+    components = reference.components
+    wells = [None if c.wells is None else {name: getattr(c.wells, name) for name in _WELLS} for c in components]
+    return {"shares": reference.shares, "maps": [_map_arrays(c.map) for c in components], "wells": wells}
 
 
 def _map_arrays(fitted: TriangularMap) -> dict[str, Any]:
@@ -77,7 +80,8 @@ def _map_arrays(fitted: TriangularMap) -> dict[str, Any]:
 
 def _reference(notes: dict[str, Any], arrays: dict[str, Any], base: Any, layout: Layout) -> Reference:
     maps = [_map(**terms) for terms in arrays["maps"]]
-    components = tuple(Component(df, one) for df, one in zip(notes["dfs"], maps, strict=True))
+    wells = [None if terms is None else Wells(**terms) for terms in arrays["wells"]]
+    components = tuple(map(Component, notes["dfs"], maps, wells))
     return Reference(components, arrays["shares"], base, notes["share"], layout, notes["is_mapped"])
 
 

@@ -1,0 +1,116 @@
+"""Modes and ends of single coordinates that the draws of a run have missed."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from ..algorithms.islands import Islands
+from ..arrays import logsumexp, softmax
+from ..evaluation import AbstractEvaluator
+from ..numerics import log_ess
+from ..references.wells import grid, is_resolved, modes, scan, widths
+from .sampler import coordinate_names
+
+_SIZES = ((3, 64), (2, 48))
+"""Scans of each coordinate and points of each; the larger one that costs little is used."""
+_LITTLE, _LITTLE_MORE = 0.03, 0.1
+"""Share of the evaluations of a run that a first look may cost, and a closer one."""
+_NUM_CLOSER, _MOST_COORDINATES = 16, 8
+"""Of the closer look: scans, and coordinates."""
+_LEAST, _END, _SUSPICIOUS = 0.001, 0.002, 3.0
+"""Mass of a mode that is of interest, share of the draws at each end of a coordinate, and how many times that share a
+first look may find there."""
+_NUM_BASE, _BEYOND_NOISE = 128, 4.0
+"""Draws of the base that say how far scans go, and standard errors beyond which a mode is missed."""
+
+Matrix = Float[np.ndarray, "_ d"]
+Line = Float[np.ndarray, " _"]
+Scans = Float[np.ndarray, "_ g"]
+
+
+class Missed(NamedTuple):
+    """A coordinate with a mode that the draws have missed: the mass that belongs there, and that of the draws."""
+
+    coordinate: str = ""
+    expected: float = 0.0
+    found: float = 0.0
+    error: float = 0.0
+    """Mass that is missing from all such modes: by so much the log evidence is off, at least."""
+
+
+def missed_modes(evaluator: AbstractEvaluator, islands: Islands, num_spent: int, stream: Any) -> tuple[Missed, int]:
+    """Whether draws would stay as they are if one coordinate were drawn again, given the others (a Gibbs step).
+
+    Such a step leaves the target as it is. So the mean over draws of the probability with which it ends in some mode
+    is the mass of that mode, and a mode that hardly any draw is in shows. So does the end of a coordinate that draws do
+    not reach. What no single coordinate leads to does not.
+    Also returned: how many values of the target were computed.
+    """
+    rows, weights = _draws(evaluator, islands)
+    dimension = rows.shape[1]
+    sizes = [size for size in _SIZES if size[0] * size[1] * dimension <= _LITTLE * num_spent]
+    if not sizes:
+        return Missed(), 0
+    num_scans, num_points = sizes[0]
+    of_base, first, second = stream.split(3)
+    base_draws = np.asarray(evaluator.draw(of_base, _NUM_BASE), float)
+    ends = np.array([_quantiles(own, weights) for own in rows.T])
+    points = np.sort(np.hstack([grid(rows, part, num_points // 2) for part in (rows, base_draws)]), axis=1)
+    each = scan(evaluator, _chosen(rows, weights, first, num_scans), points)
+    suspects = [j for j in range(dimension) if _is_suspect(each[:, j], points[j], ends[j])][:_MOST_COORDINATES]
+    num = each.size + _NUM_CLOSER * num_points * len(suspects)
+    if not suspects or num > _LITTLE_MORE * num_spent:
+        return Missed(), each.size
+    closer = scan(evaluator, _chosen(rows, weights, second, _NUM_CLOSER), points, suspects)
+    ancestors = float(np.sum(islands.stats["num_ancestors"], axis=0)[-1])
+    effective = min(float(np.exp(log_ess(islands.log_weights.ravel()))), ancestors)
+    names = coordinate_names(evaluator.layout)
+    found = [
+        _missed(names[j], closer[:, k], points[j], ends[j], rows[:, j], weights, effective)
+        for k, j in enumerate(suspects)
+    ]
+    worst = max(found, key=lambda one: one.error)
+    return worst._replace(error=sum(one.error for one in found)), num
+
+
+def _is_suspect(scans: Scans, points: Line, ends: Line) -> bool:
+    """Whether some scan has several modes, or their mean has too much mass beyond nearly all draws."""
+    beyond = np.exp(scans) @ np.where((points < ends[0]) | (points > ends[1]), widths(points), 0.0)
+    return float(np.mean(beyond)) > _SUSPICIOUS * _END or any(len(modes(one, points, _LEAST)) > 1 for one in scans)
+
+
+def _missed(
+    coordinate: str, scans: Scans, points: Line, ends: Line, own: Line, weights: Line, effective: float
+) -> Missed:
+    """The mode or end of one coordinate of which most is missing beyond noise."""
+    worst, each = Missed(), np.exp(scans) * widths(points)
+    borders = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
+    low, high = np.searchsorted(points, ends[0]), np.searchsorted(points, ends[1], "right")
+    stretches = modes(logsumexp(scans, axis=0) - np.log(len(scans)), points, _LEAST)
+    for stretch in (*stretches, slice(0, low), slice(high, len(points))):
+        mass = each[:, stretch]
+        shares = np.sum(mass, axis=1)
+        expected = min(float(np.mean(shares)), 1.0)
+        found = float(np.sum(weights[(own >= borders[stretch.start]) & (own < borders[stretch.stop])]))
+        noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (expected * (1 - expected) / effective) ** 0.5)
+        if is_resolved(np.sum(mass, axis=0)) and expected - found > max(_BEYOND_NOISE * noise, worst.error):
+            worst = Missed(coordinate, expected, found, expected - found)
+    return worst
+
+
+def _quantiles(own: Line, weights: Line) -> Line:
+    """Values beyond which there is hardly a draw."""
+    order = np.argsort(own)
+    return own[order][np.searchsorted(np.cumsum(weights[order]), [_END, 1 - _END])]
+
+
+def _draws(evaluator: AbstractEvaluator, islands: Islands) -> tuple[Matrix, Line]:
+    """All draws, and their weights."""
+    rows = np.asarray(evaluator.layout.rows(islands.samples), float)
+    return rows.reshape(-1, rows.shape[-1]), np.asarray(softmax(islands.log_weights.ravel()), float)
+
+
+def _chosen(rows: Matrix, weights: Line, stream: Any, num: int) -> Matrix:
+    cumulative = np.cumsum(weights)
+    return rows[np.searchsorted(cumulative, np.asarray(stream.uniform((num,))) * cumulative[-1])]

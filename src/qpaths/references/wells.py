@@ -1,0 +1,172 @@
+"""Coordinates with several modes each, found by scans along single coordinates.
+
+A target with two wells along each of many coordinates has more modes than anyone can list, and a pilot that anneals
+through them ends with few ancestors: it knows the share of each well badly and may have lost one. A scan knows both. It
+moves one coordinate of a draw over a grid while the others stay, which gives the density of that coordinate given the
+others, and the mean of these over a few draws is an estimate of its marginal density (Rao-Blackwell). A mixture of
+normal distributions is fitted to it. What such a reference cannot describe are groups that differ in several
+coordinates at once.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from ..arrays import logsumexp, quiet
+from ..evaluation import AbstractEvaluator
+from .components import Component, Wells
+from .fitting import degrees_of_freedom
+from .maps import TriangularMap
+
+_NUM_SCANS, _NUM_COARSE, _NUM_POINTS, _MARGIN = 6, 64, 96, 0.1
+"""Draws through which scans go, points of a first scan and of a second one where the mass is, and by how much a scan
+goes beyond what draws reach."""
+_EMPTY = 20.0
+"""Nats below the highest density at which there is no mass."""
+_DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
+"""Nats by which the density falls between two modes, the least mass of a mode, and the points it must spread over."""
+_NUM_PARTS, _NUM_EM, _WIDER = 6, 200, 1.02
+"""Parts of a mixture, steps of their fit, and by how much they are widened."""
+_DF = 30.0
+_PER_DIMENSION = 10
+"""Draws for each dimension from which on the correlations of the other coordinates are fitted."""
+
+Draws = Float[np.ndarray, "_ d"]
+Grid = Float[np.ndarray, "_ g"]
+Scans = Float[np.ndarray, "s _ g"]
+
+
+def num_scanned(dimension: int) -> int:
+    """Values of the target that `fit_wells` takes."""
+    return _NUM_SCANS * (_NUM_COARSE + _NUM_POINTS) * dimension
+
+
+def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlated: bool) -> Component | None:
+    """Mixtures for the coordinates that have several modes, Student-t noise for the others.
+
+    The others have the correlations of the draws, or none. None where no coordinate has several modes, or a mode is
+    too narrow for the grid.
+    """
+    draws = np.asarray(draws, float)
+    through = draws[np.linspace(0, len(draws) - 1, _NUM_SCANS).astype(int)]
+    points = grid(draws, np.asarray(evaluator.draw(stream, _NUM_POINTS), float), _NUM_COARSE)
+    points = _where_mass_is(points, logsumexp(scan(evaluator, through, points), axis=0))
+    each = scan(evaluator, through, points)
+    log_density = logsumexp(each, axis=0) - np.log(_NUM_SCANS)
+    with_wells = has_several(log_density, points, _SMALLEST)
+    in_each = np.array([has_several(one, points, _SMALLEST) for one in each])
+    # Groups that a single coordinate cannot leave: only their mixture has several modes.
+    if not with_wells.any() or (in_each != with_wells).any() or not np.isfinite(np.max(log_density, axis=1)).all():
+        return None
+    mass = np.exp(log_density) * widths(points)
+    if not all(
+        is_resolved(mass[j, own]) for j in range(len(mass)) for own in modes(log_density[j], points[j], _SMALLEST)
+    ):
+        return None
+    center = np.sum(mass * points, axis=1)
+    scale = np.sqrt(np.sum(mass * (points - center[:, None]) ** 2, axis=1))
+    order = np.concatenate([np.flatnonzero(with_wells), np.flatnonzero(~with_wells)])
+    num_wells = int(with_wells.sum())
+    noise = ((points - center[:, None]) / scale[:, None])[order[:num_wells]]
+    wells = _fit_mixtures(noise, mass[order[:num_wells]])
+    others = ((draws - center) / scale)[:, order[num_wells:]]
+    means, log_scales, df = _with_others(others if correlated else others[:0], num_wells)
+    return Component(df, TriangularMap.of(center, scale, order, means, log_scales), wells)
+
+
+def grid(draws: Draws, base_draws: Draws, num: int) -> Grid:
+    """Points along each coordinate, from end to end of what draws of the target and most of the base reach."""
+    lowest = np.minimum(np.min(draws, axis=0), np.quantile(base_draws, 0.01, axis=0))
+    highest = np.maximum(np.max(draws, axis=0), np.quantile(base_draws, 0.99, axis=0))
+    margin = _MARGIN * (highest - lowest)
+    return np.linspace(lowest - margin, highest + margin, num).T
+
+
+def _where_mass_is(points: Grid, log_density: Grid) -> Float[np.ndarray, "_ _"]:
+    """As many points as a second scan has, from the first to the last of the given ones near which there is mass."""
+    has_mass = log_density > np.max(log_density, axis=1, keepdims=True) - _EMPTY
+    first = np.maximum(np.argmax(has_mass, axis=1) - 1, 0)
+    last = np.minimum(points.shape[1] - np.argmax(has_mass[:, ::-1], axis=1), points.shape[1] - 1)
+    rows = np.arange(len(points))
+    return np.linspace(points[rows, first], points[rows, last], _NUM_POINTS).T
+
+
+@quiet()
+def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any = None) -> Scans:
+    """Log density of each coordinate at its points, even or not, given the other coordinates of some draws."""
+    coordinates = np.arange(through.shape[1]) if coordinates is None else coordinates
+    shape = (len(through), len(coordinates), points.shape[1])
+    rows = np.broadcast_to(through[:, None, None], (*shape, through.shape[1])).copy()
+    for number, j in enumerate(coordinates):
+        rows[:, number, :, j] = points[j]
+    log_target = np.asarray(evaluator.values(rows.reshape(-1, rows.shape[-1])).log_target, float)
+    each = np.nan_to_num(log_target, nan=-np.inf).reshape(shape)
+    return each - logsumexp(each + np.log(widths(points[coordinates])), keepdims=True)
+
+
+def widths(points: Float[np.ndarray, "*_ g"]) -> Float[np.ndarray, "*_ g"]:
+    """Of the stretch that each point of a grid stands for."""
+    return np.gradient(points, axis=-1)
+
+
+def has_several(log_density: Grid, points: Grid, least: float) -> Bool[np.ndarray, " d"]:
+    """Which coordinates have several modes."""
+    return np.array([len(modes(*one, least)) > 1 for one in zip(log_density, points, strict=True)])
+
+
+def modes(log_density: Float[np.ndarray, " g"], points: Float[np.ndarray, " g"], least: float) -> list[slice]:
+    """Stretches of a grid with one peak each, between which the density falls by enough, and with enough mass."""
+    cuts, peak, dip, lowest = [0], log_density[0], np.inf, 0
+    for i, value in enumerate(log_density):
+        if value < dip:
+            dip, lowest = value, i
+        if min(peak, value) - dip > _DIP:
+            cuts.append(lowest)
+            peak, dip = value, np.inf
+        elif value > peak:
+            peak, dip = value, np.inf
+    stretches = [slice(start, end) for start, end in zip(cuts, [*cuts[1:], len(log_density)], strict=True)]
+    mass = np.exp(log_density) * widths(points)
+    return [own for own in stretches if np.sum(mass[own]) > least]
+
+
+def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
+    """Whether a mode spreads over enough points of a grid for its mass to be known."""
+    return float(np.sum(mass)) ** 2 > _FEWEST_POINTS * float(np.sum(mass**2))
+
+
+def _fit_mixtures(noise: Grid, mass: Grid) -> Wells:
+    """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles."""
+    num = len(noise)
+    levels = (np.arange(_NUM_PARTS) + 0.5) / _NUM_PARTS
+    below = np.cumsum(mass, axis=1)
+    centers = np.array([np.interp(levels, own, at) for own, at in zip(below, noise, strict=True)])
+    fitted = Wells(np.full((num, _NUM_PARTS), 1 / _NUM_PARTS), centers, np.full((num, _NUM_PARTS), 0.5 / _NUM_PARTS))
+    for _ in range(_NUM_EM):
+        logs = fitted.logs(noise.T).swapaxes(0, 1)
+        parts = np.exp(logs - logsumexp(logs, keepdims=True)) * mass[:, :, None]
+        shares = np.sum(parts, axis=1) + 1e-6
+        centers = np.sum(parts * noise[:, :, None], axis=1) / shares
+        squares = np.sum(parts * (noise[:, :, None] - centers[:, None]) ** 2, axis=1) / shares
+        fitted = Wells(shares / np.sum(shares, axis=1, keepdims=True), centers, np.sqrt(squares + 1e-8))
+    return Wells(fitted.shares, fitted.centers, _WIDER * fitted.scales)
+
+
+def _with_others(others: Draws, num_wells: int) -> tuple[Any, Any, float]:
+    """Coefficients of a linear map, log scales and degrees of freedom for standardized draws of the other coordinates.
+
+    Where draws are few, the scales of the scans, and no coefficients.
+    """
+    num, num_others = others.shape
+    dimension = num_wells + num_others
+    df, means, log_scales = _DF, None, np.zeros(dimension)
+    if num_others and num > _PER_DIMENSION * num_others:
+        factor = np.linalg.cholesky(np.atleast_2d(np.cov(others.T)))
+        diagonal = np.diag(factor)
+        means = np.zeros((dimension, dimension))
+        means[num_wells:, num_wells:] = np.tril(np.eye(num_others) - np.linalg.inv(factor / diagonal), -1)
+        df = degrees_of_freedom(np.linalg.solve(factor, (others - others.mean(axis=0)).T).T)
+        log_scales[num_wells:] = np.log(diagonal)
+    log_scales[num_wells:] += 0.5 * np.log((df - 2) / df)
+    return means, log_scales, df

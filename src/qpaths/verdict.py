@@ -1,0 +1,43 @@
+"""What `qpaths.evidence` says about its answer, as a whole."""
+
+import dataclasses
+from typing import Any
+
+from .remarks import Level, Remark
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What `qpaths.evidence` says about its answer; `str` gives the text.
+
+    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command line ends with the exit code of the level.
+    """
+
+    stopped: Remark
+    chosen: tuple[Remark, ...] = ()
+    findings: tuple[Remark, ...] = ()
+
+    @property
+    def level(self) -> Level:
+        return max((f.kind.level for f in self.findings), key=list(Level).index, default=Level.SOUND)  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
+        lines += [f"beware: {finding}." for finding in self.findings]
+        if not self.findings:
+            praise = getattr(self.stopped.kind, "praise", "islands agree, moves are accepted")
+            lines.append(f"nothing looks unreliable: {praise}.")
+        lines.append(f"verdict: {self.level}.")
+        return "\n".join(lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The records as JSON can hold them."""
+        chosen, findings = ([remark.as_dict() for remark in part] for part in (self.chosen, self.findings))
+        return {"stopped": self.stopped.as_dict(), "chosen": chosen, "findings": findings}
+
+    @staticmethod
+    def from_dict(record: dict[str, Any]) -> "Verdict":
+        """The verdict that `as_dict` wrote."""
+        chosen, findings = (tuple(map(Remark.from_dict, record[name])) for name in ("chosen", "findings"))
+        return Verdict(Remark.from_dict(record["stopped"]), chosen, findings)

@@ -1,0 +1,65 @@
+"""Modes and ends that the draws of a run have missed."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import qpaths as qp
+from qpaths.algorithms.identities import Identities
+from qpaths.algorithms.islands import Islands
+from qpaths.arrays import HostStream
+from qpaths.evaluation import evaluator_of
+from qpaths.front_door.missed import missed_modes
+
+SHARE = 0.1
+NORMAL = qp.MultivariateNormal(jnp.zeros(2), 9 * jnp.eye(2))
+
+
+def two_wells(x):
+    wells = jnp.logaddexp(jnp.log(SHARE) - 2 * (x[0] + 4) ** 2, jnp.log(1 - SHARE) - 2 * (x[0] - 1) ** 2)
+    return wells - 0.5 * (x[1] - 0.2 * x[0]) ** 2
+
+
+def draws(share, size=4000):
+    rng = np.random.default_rng(0)
+    well = np.where(rng.random(size) < share, -4.0, 1.0) + 0.5 * rng.standard_normal(size)
+    return np.column_stack([well, 0.2 * well + rng.standard_normal(size)])
+
+
+def missed(rows, log_target=two_wells, num_spent=100_000, weights=None):
+    evaluator = evaluator_of(qp.GeometricPath(NORMAL, qp.Density(log_target)), HostStream((0,)), with_slopes=False)
+    samples = rows.reshape(8, -1, 2)
+    log_weights = np.zeros(samples.shape[:2]) if weights is None else np.log(weights).reshape(samples.shape[:2])
+    stats = {"num_ancestors": np.full((8, 3), samples.shape[1])}
+    islands = Islands(np.zeros(8), np.zeros(8), samples, log_weights, stats, Identities(*4 * [np.zeros((8, 0))]))
+    return missed_modes(evaluator, islands, num_spent, HostStream((1,)))
+
+
+def test_a_lost_mode_is_seen_with_its_mass():
+    found, num = missed(draws(0.0))
+    assert found.coordinate == "x[0]"
+    assert found.found < 0.003
+    assert num < 0.1 * 100_000
+    # The other coordinate has the mean of the well that is there, so the mass that a step finds is near, not equal.
+    assert 0.02 < found.expected < 0.2
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_complete_draws_miss_nothing(weighted):
+    rows = draws(0.5 if weighted else SHARE)
+    weights = np.where(rows[:, 0] < -1.5, SHARE / 0.5, (1 - SHARE) / 0.5) if weighted else None
+    assert missed(rows, weights=weights)[0].error == 0.0
+
+
+def test_the_end_of_a_coordinate_is_seen():
+    """Draws that stop at one standard deviation, of a target with a single mode."""
+    rng = np.random.default_rng(3)
+    whole = rng.standard_normal((8000, 2))
+    assert missed(whole, lambda x: -0.5 * jnp.sum(x**2))[0].error == 0.0
+    found, _ = missed(whole[whole[:, 1] < 1][:6400], lambda x: -0.5 * jnp.sum(x**2))
+    assert found.coordinate == "x[1]"
+    assert abs(found.error - 0.159) < 0.02
+
+
+def test_a_small_run_is_not_checked_at_a_high_price():
+    assert missed(draws(0.0), num_spent=1000)[1] == 0

@@ -1,0 +1,104 @@
+"""Mixtures in single coordinates: normalized, drawn rightly, found where they are and nowhere else."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import kstest, norm
+
+import qpaths as qp
+from qpaths.arrays import HostStream, TracedStream
+from qpaths.evaluation import evaluator_of
+from qpaths.references.components import Component, Wells
+from qpaths.references.maps import TriangularMap
+from qpaths.references.wells import fit_wells, modes, scan, widths
+
+WELLS = Wells(
+    np.array([[0.3, 0.7], [0.1, 0.9]]), np.array([[-2.0, 1.0], [0.0, 3.0]]), np.array([[0.3, 0.5], [1.0, 0.2]])
+)
+MAP = TriangularMap.of(
+    np.array([1.0, -1.0, 0.5]), np.array([2.0, 0.5, 1.0]), np.array([2, 0, 1]), None, np.array([0.1, 0.0, -0.2])
+)
+COMPONENT = Component(6.0, MAP, WELLS)
+
+
+def wells_and_others(x):
+    """A double well in every other coordinate; the others are correlated."""
+    well, other = x[::2], x[1::2]
+    return jnp.sum(0.5 * well + 6 * well**2 - well**4) - 0.5 * jnp.sum((other - 0.8 * jnp.roll(other, 1)) ** 2)
+
+
+def evaluator(log_target, dimension):
+    base = qp.MultivariateNormal(jnp.zeros(dimension), 4 * jnp.eye(dimension))
+    return evaluator_of(qp.GeometricPath(base, qp.Density(log_target)), HostStream((0,)), with_slopes=True)
+
+
+def mixture_cdf(z, shares, centers, scales):
+    return np.sum(shares * norm.cdf(np.asarray(z)[:, None], centers, scales), axis=1)
+
+
+def test_density_of_wells_is_that_of_the_mixtures():
+    x = np.random.default_rng(0).normal(size=(50, 3))
+    noise, log_volume = MAP.to_noise(x)
+    parts = [
+        np.log(np.sum(WELLS.shares[j] * norm.pdf(noise[:, j, None], WELLS.centers[j], WELLS.scales[j]), axis=1))
+        for j in (0, 1)
+    ]
+    from scipy.stats import t
+
+    log_prob, slope = COMPONENT.log_prob_and_slope(x)
+    np.testing.assert_allclose(log_prob, sum(parts) + t.logpdf(noise[:, 2], 6.0) + log_volume, rtol=1e-12)
+    of_jax = jax.vmap(jax.grad(lambda row: COMPONENT.log_prob_and_slope(row[None])[0][0]))(jnp.asarray(x))
+    np.testing.assert_allclose(slope, of_jax, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("stream", [HostStream((1,)), TracedStream(jax.random.key(1))])
+def test_draws_of_wells_have_their_density(stream):
+    noise = np.asarray(MAP.to_noise(np.asarray(COMPONENT.draw(stream, 4000)))[0])
+    for j in (0, 1):
+        parts = WELLS.shares[j], WELLS.centers[j], WELLS.scales[j]
+        assert kstest(noise[:, j], mixture_cdf, args=parts).pvalue > 1e-3
+    assert abs(np.corrcoef(noise[:, 0], noise[:, 1])[0, 1]) < 0.06
+
+
+def test_scans_find_wells_and_their_shares_though_the_draws_have_lost_one():
+    rng = np.random.default_rng(2)
+    draws = np.column_stack([1.75 + 0.2 * rng.standard_normal(200), rng.standard_normal(200)] * 2)
+    found = fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated=False)
+    assert found.map.order.tolist() == [0, 2, 1, 3]
+    grid = np.linspace(-4, 4, 4001)
+    density = np.exp(0.5 * grid + 6 * grid**2 - grid**4)
+    share = density[grid > 0].sum() / density.sum()
+    x = np.asarray(found.draw(HostStream((4,)), 20_000))
+    np.testing.assert_allclose((x[:, ::2] > 0).mean(axis=0), share, atol=0.02)
+
+
+def test_correlations_of_the_other_coordinates_come_from_the_draws():
+    rng = np.random.default_rng(5)
+    factor = np.linalg.cholesky(np.array([[1.0, 0.9], [0.9, 1.0]]))
+    draws = rng.standard_normal((600, 4))
+    draws[:, 1::2] = draws[:, 1::2] @ factor.T
+    for correlated, least in ((False, 0.0), (True, 0.8)):
+        found = fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated)
+        x = np.asarray(found.draw(HostStream((4,)), 4000))
+        assert abs(np.corrcoef(x[:, 1], x[:, 3])[0, 1] - least) < 0.15
+
+
+def test_groups_that_differ_in_all_coordinates_are_not_wells():
+    def two(x):
+        return jnp.logaddexp(-2 * jnp.sum((x - 2) ** 2), -2 * jnp.sum((x + 2) ** 2))
+
+    rng = np.random.default_rng(6)
+    draws = rng.choice([-2.0, 2.0], (200, 1)) + 0.5 * rng.standard_normal((200, 3))
+    assert fit_wells(evaluator(two, 3), draws, HostStream((3,)), False) is None
+    assert fit_wells(evaluator(lambda x: -jnp.sum(x**2), 3), draws, HostStream((3,)), False) is None
+
+
+def test_modes_of_a_density_on_an_uneven_grid():
+    points = np.sort(np.concatenate([np.linspace(-1, 1, 41), np.linspace(-8, 8, 41)]) + np.linspace(0, 1e-6, 82))
+    one = evaluator(lambda x: jnp.logaddexp(-0.5 * (x[0] - 5) ** 2 - 3, -0.5 * x[0] ** 2), 1)
+    log_density = scan(one, np.zeros((1, 1)), points[None])[0, 0]
+    found = modes(log_density, points, 0.001)
+    masses = [np.sum(np.exp(log_density[own]) * widths(points)[own]) for own in found]
+    np.testing.assert_allclose(masses, [1 / (1 + np.exp(-3)), 1 / (1 + np.exp(3))], rtol=0.05)
+    assert len(modes(log_density, points, 0.1)) == 1
