@@ -30,6 +30,7 @@ KERNELS = {
     "MALA": qp.MALA(2),
     "HMC": qp.HMC(2, num_leapfrog=4),
     "HMC diagonal": qp.HMC(1, num_leapfrog=3, preconditioner="diagonal", step_size=0.7),
+    "HMC low rank": qp.HMC(1, num_leapfrog=3, preconditioner="low_rank", step_size=0.7),
     "HMC plain": qp.HMC(1, num_leapfrog=3, preconditioner="none", step_size=0.3),
     "NUTS": qp.kernels.BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov)),
 }
@@ -367,7 +368,10 @@ def _check_count(kernel, per_transition, counts):
         (lambda: qp.HMC(target_acceptance=1.5), r"`target_acceptance` must lie in \(0, 1\), got 1.5"),
         (lambda: qp.MALA(target_acceptance=0.0), r"`target_acceptance` must lie in \(0, 1\), got 0.0"),
         (lambda: qp.RandomWalk(scale=-1.0), "`scale` must be positive, got -1.0"),
-        (lambda: qp.HMC(preconditioner="full"), "`preconditioner` must be dense, diagonal or none, got 'full'"),
+        (
+            lambda: qp.HMC(preconditioner="full"),
+            "`preconditioner` must be dense, low_rank, diag.*got 'full'",
+        ),
     ],
 )
 def test_bad_input(call, message):

@@ -16,13 +16,13 @@ _SIZES = ((3, 64), (2, 48))
 """Scans of each coordinate and points of each; the larger one that costs little is used."""
 _LITTLE, _LITTLE_MORE = 0.03, 0.1
 """Share of the evaluations of a run that a first look may cost, and a closer one."""
-_NUM_CLOSER, _MOST_COORDINATES = 16, 8
+_NUM_CLOSER, _MOST_COORDINATES = 48, 8
 """Of the closer look: scans, and coordinates."""
 _LEAST, _END, _SUSPICIOUS = 0.001, 0.002, 3.0
 """Mass of a mode that is of interest, share of the draws at each end of a coordinate, and how many times that share a
 first look may find there."""
-_NUM_BASE, _BEYOND_NOISE = 128, 4.0
-"""Draws of the base that say how far scans go, and standard errors beyond which a mode is missed."""
+_NUM_BASE, _NUM_TYPICAL, _BEYOND_NOISE = 128, 1024, 4.0
+"""Draws of the base and of the target that say how far scans go, and standard errors beyond which a mode is missed."""
 
 Matrix = Float[np.ndarray, "_ d"]
 Line = Float[np.ndarray, " _"]
@@ -53,10 +53,11 @@ def missed_modes(evaluator: AbstractEvaluator, islands: Islands, num_spent: int,
     if not sizes:
         return Missed(), 0
     num_scans, num_points = sizes[0]
-    of_base, first, second = stream.split(3)
+    of_base, of_range, first, second = stream.split(4)
     base_draws = np.asarray(evaluator.draw(of_base, _NUM_BASE), float)
     ends = np.array([_quantiles(own, weights) for own in rows.T])
-    points = np.sort(np.hstack([grid(rows, part, num_points // 2) for part in (rows, base_draws)]), axis=1)
+    typical = _chosen(rows, weights, of_range, _NUM_TYPICAL)
+    points = np.sort(np.hstack([grid(typical, part, num_points // 2) for part in (typical, base_draws)]), axis=1)
     each = scan(evaluator, _chosen(rows, weights, first, num_scans), points)
     suspects = [j for j in range(dimension) if _is_suspect(each[:, j], points[j], ends[j])][:_MOST_COORDINATES]
     num = each.size + _NUM_CLOSER * num_points * len(suspects)

@@ -8,6 +8,9 @@ from jaxtyping import Float
 from .._types import AnyArray, Rows
 from ..arrays import namespace, quiet
 
+_RIDGE, _CONSPICUOUS = 1e-2, 1.5
+"""Added to a variance of about one, and how many times more than noise a direction must differ from the others."""
+
 
 def cholesky_or_diagonal(covariance: Float[AnyArray, "d d"]) -> Float[AnyArray, "d d"]:
     """Cholesky factor; where rounding left the matrix indefinite, that of its diagonal."""
@@ -56,24 +59,104 @@ def factors_between(low: Float[AnyArray, "*g d d"], high: Float[AnyArray, "*g d 
     return scales_between(first, last, share)[..., None] * ((1 - part) * units[0] + part * units[1])
 
 
+class LowRank(NamedTuple):
+    """The square root `D (1 + U (S - 1) U^T)`: a diagonal D, and stretches S along a few orthonormal directions U."""
+
+    diagonal: Float[AnyArray, "*g d"]
+    directions: Float[AnyArray, "*g d k"]
+    stretches: Float[AnyArray, "*g k"]
+
+    def times(self, vectors: Rows, transposed: bool) -> Rows:
+        """The product with every row, or that of the transpose."""
+        diagonal = per_particle(self.diagonal, vectors.shape[0])
+        if transposed:
+            return self._stretched(diagonal * vectors)
+        return diagonal * self._stretched(vectors)
+
+    def _stretched(self, vectors: Rows) -> Rows:
+        xp = namespace(vectors, self.directions)
+        grouped = vectors.reshape(self.directions.shape[0], -1, vectors.shape[1])
+        along = (grouped @ self.directions) * (self.stretches - 1)[:, None]
+        return vectors + (along @ xp.swapaxes(self.directions, 1, 2)).reshape(vectors.shape)
+
+    def toward(self, other: "LowRank", share: Any) -> "LowRank":
+        """Between two: the diagonal goes geometrically, and directions are those of the nearer one."""
+        xp = namespace(self.diagonal, other.diagonal, share)
+
+        def nearer(low: Any, high: Any) -> Any:
+            part = xp.asarray(share)
+            return xp.where(part.reshape(part.shape + (1,) * (low.ndim - part.ndim)) < 0.5, low, high)
+
+        diagonal = scales_between(self.diagonal, other.diagonal, share)
+        return LowRank(diagonal, *map(nearer, self[1:], other[1:]))
+
+
+def low_rank(positions: Rows, scores: Rows, weights: Any, rank: int) -> LowRank:
+    """The scale of a weighted population and the scores at it, with `rank` directions, half of them from the scores.
+
+    Of all scales S with `x = S z` it is about the one for which draws and scores have the same covariance: the
+    geometric mean of the covariance of the draws and the inverse of that of the scores, first for each coordinate and
+    then in the space of the directions along which draws or scores vary most. Draws show the wide directions and scores
+    the narrow ones, also where there are fewer of them than dimensions. (Seyboldt, Carlson and Carpenter, 2026, use it
+    for mass matrices.)
+    """
+    xp = namespace(positions)
+    root = xp.sqrt(weights)[:, None]
+    x, g = (root * (rows - weights @ rows) for rows in (positions, scores))
+    spread, slope = (xp.sqrt(xp.sum(part**2, axis=0)) for part in (x, g))
+    tiny = xp.finfo(positions.dtype).tiny ** 0.5
+    known = (spread > tiny) & (slope > tiny)
+    diagonal = xp.where(known, xp.sqrt(spread / xp.where(known, slope, 1)), xp.maximum(spread, tiny))
+    x, g = x / diagonal, g * diagonal
+    wide, narrow = (xp.linalg.svd(part, full_matrices=False)[2][: rank // 2].T for part in (x, g))
+    basis = xp.linalg.qr(xp.concatenate([wide, narrow], axis=1))[0]
+    values, vectors = xp.linalg.eigh(_geometric_mean(*(_covariance(part @ basis) for part in (x, g))))
+    # Of n draws without any structure, the variance along the widest direction is (1 + sqrt(d / n))^2.
+    noise = 1 + xp.sqrt(positions.shape[1] * xp.sum(weights**2))
+    stretches = xp.where(xp.abs(xp.log(values)) > xp.log(_CONSPICUOUS * noise), xp.sqrt(values), 1.0)
+    return LowRank(diagonal, basis @ vectors, stretches.astype(positions.dtype))
+
+
+def _covariance(centered: Rows) -> AnyArray:
+    """Of weighted, centered rows, with a little of the identity, which a population of a few cannot do without."""
+    xp = namespace(centered)
+    return centered.T @ centered + _RIDGE * xp.eye(centered.shape[1], dtype=centered.dtype)
+
+
+def _geometric_mean(a: AnyArray, b: AnyArray) -> AnyArray:
+    """The symmetric S with `S b S = a`."""
+    xp = namespace(a, b)
+
+    def root(matrix: Any, power: float) -> Any:
+        values, vectors = xp.linalg.eigh(matrix)
+        return (vectors * values**power) @ vectors.T
+
+    half, inverse = root(b, 0.5), root(b, -0.5)
+    return inverse @ root(half @ a @ half, 0.5) @ inverse
+
+
 class LeapfrogParams(NamedTuple):
-    """A square root of the preconditioner, a matrix or a diagonal, and the step size in its coordinates.
+    """A square root of the preconditioner, a matrix, a diagonal or more, and the step size in its coordinates.
 
     With the square root L, momenta are standard normal in the coordinates z of `x = L z`. The mass matrix is the
     inverse of `L L^T`.
     """
 
-    scale: Float[AnyArray, "*g d d"] | Float[AnyArray, "*g d"]
+    scale: Float[AnyArray, "*g d d"] | Float[AnyArray, "*g d"] | LowRank
     step_size: Float[AnyArray, "*g"]
 
     def forward(self, vectors: Rows) -> Rows:
         """From the coordinates of the preconditioner to those of the target: `L v` for every row."""
+        if isinstance(self.scale, LowRank):
+            return self.scale.times(vectors, transposed=False)
         if self.scale.ndim == 3:
             return times(vectors, self.scale)
         return per_particle(self.scale, vectors.shape[0]) * vectors
 
     def backward(self, vectors: Rows) -> Rows:
         """The transpose, for gradients: `L^T g` for every row."""
+        if isinstance(self.scale, LowRank):
+            return self.scale.times(vectors, transposed=True)
         if self.scale.ndim == 3:
             return times(vectors, namespace(self.scale).swapaxes(self.scale, 1, 2))
         return per_particle(self.scale, vectors.shape[0]) * vectors

@@ -1,4 +1,4 @@
-"""Kernels that follow the gradient: Hamiltonian Monte Carlo and, with one leapfrog step, MALA.
+"""Kernels that follow the gradient: Hamiltonian Monte Carlo, and what it shares with MALA.
 
 Both use the score of the path at beta, which on a pointwise path is a mix of the endpoints' gradients. A target with a
 `guide` is followed along the gradient of the guide, and accepted by its own density.
@@ -17,9 +17,11 @@ from ..cost import Cost
 from ..evaluation import AbstractEvaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, grouped, weighted_moments
 from .factors import LeapfrogParams as LeapfrogParams
-from .factors import cholesky_or_diagonal, factors_between, per_particle, scales_between
+from .factors import LowRank, cholesky_or_diagonal, factors_between, low_rank, per_particle, scales_between
 
 _MOST_UNROLLED = 10
+_RANK = 20
+"""Directions of a low-rank preconditioner."""
 _MOMENTA = 2**31
 """Folded into the stream of the first momenta: no draw and no round of a fit has such a number."""
 _DIVERGED = 1000.0
@@ -32,7 +34,7 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
     return num_rounds, min(num_particles, most, max(16, num_particles // 8))
 
 
-class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
+class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     """The one implementation behind HMC and MALA: `num_leapfrog` evaluations with gradient per transition."""
 
     num_leapfrog: eqx.AbstractVar[int]
@@ -59,8 +61,10 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
             raise ValueError(f"`persistence` must lie in [0, 1), got {self.persistence}: 0 draws momenta afresh.")
         if is_concrete(self.spread) and not self.spread >= 1:
             raise ValueError(f"`spread` must be at least 1, got {self.spread}: it is a factor of the step size.")
-        if self.preconditioner not in ("dense", "diagonal", "none"):
-            raise ValueError(f"`preconditioner` must be dense, diagonal or none, got {self.preconditioner!r}.")
+        if self.preconditioner not in ("dense", "low_rank", "diagonal", "none"):
+            raise ValueError(
+                f"`preconditioner` must be dense, low_rank, diagonal or none, got {self.preconditioner!r}."
+            )
 
     with_slopes = True
 
@@ -83,12 +87,18 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
 
     def template(self, dimension: int, dtype: Any) -> LeapfrogParams:
         shape = (dimension, dimension) if self.preconditioner == "dense" else (dimension,)
-        return LeapfrogParams(np.zeros(shape, dtype), np.zeros((), dtype))
+        scale: Any = np.zeros(shape, dtype)
+        if self.preconditioner == "low_rank":
+            rank = min(_RANK, dimension)
+            scale = LowRank(scale, np.zeros((dimension, rank), dtype), np.zeros(rank, dtype))
+        return LeapfrogParams(scale, np.zeros((), dtype))
 
     def between(self, low: LeapfrogParams, high: LeapfrogParams, share: Any) -> LeapfrogParams:
         """Scales and step sizes go geometrically: halfway between 0.01 and 1 is 0.1."""
-        scale = factors_between if self.preconditioner == "dense" else scales_between
         step_size = scales_between(low.step_size, high.step_size, share)
+        if isinstance(low.scale, LowRank) and isinstance(high.scale, LowRank):
+            return LeapfrogParams(low.scale.toward(high.scale, share), step_size)
+        scale = factors_between if self.preconditioner == "dense" else scales_between
         return LeapfrogParams(scale(low.scale, high.scale, share), step_size)
 
     def equip(self, particles: Particles, stream: Any) -> Particles:
@@ -112,17 +122,20 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         start = xp.asarray(cloud.positions.shape[1] ** -0.25, dtype) if previous is None else previous.step_size
         effort = _effort(cloud.log_weights.size, previous is not None)
         step_size = self._tune(cloud, stream, LeapfrogParams(scale, start), effort)
-        if self.preconditioner == "dense":
+        if self.preconditioner in ("dense", "low_rank"):
             # Whitened, a normal target turns once in 2 pi: a quarter of that is a fresh draw, all of it is where the
             # particle was, and particles that stay put while their own covariance steers them bias the evidence.
             step_size = xp.minimum(step_size, 0.5 * np.pi / self.num_leapfrog)
         return LeapfrogParams(scale, step_size.astype(dtype))
 
-    def _scale(self, cloud: Cloud) -> AnyArray:
-        """A square root of the covariance of the particles, of its diagonal, or of the identity."""
-        xp = cloud.evaluator.xp
+    def _scale(self, cloud: Cloud) -> Any:
+        """A square root of the covariance of the particles, of a part of it, or of the identity."""
+        xp, dimension = cloud.evaluator.xp, cloud.positions.shape[1]
         if self.preconditioner == "none":
-            return xp.ones(cloud.positions.shape[1], cloud.positions.dtype)
+            return xp.ones(dimension, cloud.positions.dtype)
+        if self.preconditioner == "low_rank":
+            scores = cloud.evaluator.score(cloud.beta, cloud.particles)
+            return low_rank(cloud.positions, scores, softmax(cloud.log_weights), min(_RANK, dimension))
         covariance = weighted_moments(cloud)[1]
         return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else xp.sqrt(xp.diag(covariance))
 
@@ -222,7 +235,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return accept(uniform, evaluator, beta, particles, proposal, kinetic, diverged=diverged)
 
 
-class HMC(_LeapfrogKernel):
+class HMC(LeapfrogKernel):
     """Hamiltonian Monte Carlo (Duane et al., 1987; Neal, 2011).
 
     Args:
@@ -230,8 +243,11 @@ class HMC(_LeapfrogKernel):
         num_leapfrog: Leapfrog steps of a transition; each costs a value with gradient of each density.
         step_size: None has it tuned at each beta to `target_acceptance`, or above where a longer trajectory would turn
             back. A number is used as given, in the coordinates of the preconditioner.
-        preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`) or nothing (`"none"`).
-            A dense one is reliable only with many more particles than coordinates.
+        preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`), a diagonal with up to
+            20 directions in which particles or their scores vary most (`"low_rank"`), or nothing (`"none"`). A dense
+            one is reliable only with many more particles than coordinates. A low-rank one follows a few wide or narrow
+            directions with fewer particles than coordinates, but as long as it is fitted to the particles that it
+            moves, the evidence is biased: freeze it with `qpaths.tune`.
         jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
             returns to its start every time.
         target_acceptance: The acceptance rate of the tuning.
@@ -260,40 +276,3 @@ class HMC(_LeapfrogKernel):
     target_acceptance: ScalarLike = 0.85
     persistence: ScalarLike = 0.0
     spread: ScalarLike = 1.0
-
-
-class MALA(_LeapfrogKernel):  # type: ignore[misc]
-    """The Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, without jitter.
-
-    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998). A
-    transition costs one value with gradient. It moves less far than `HMC` for the same number of gradients.
-
-    Examples:
-        >>> MALA(num_steps=2).cost.total  # one gradient for each transition, which counts as two
-        2
-    """
-
-    num_steps: int = eqx.field(static=True, default=1)
-    step_size: ScalarLike | None = None
-    preconditioner: str = eqx.field(static=True, default="dense")
-    target_acceptance: ScalarLike = 0.574
-
-    @property  # type: ignore[misc]
-    def num_leapfrog(self) -> int:  # type: ignore[override]
-        """Always one."""
-        return 1
-
-    @property  # type: ignore[misc]
-    def jitter(self) -> float:  # type: ignore[override]
-        """Always zero: a single step cannot return to its start."""
-        return 0.0
-
-    @property  # type: ignore[misc]
-    def persistence(self) -> float:  # type: ignore[override]
-        """Always zero: `HMC(num_leapfrog=1, persistence=0.9)` keeps momenta."""
-        return 0.0
-
-    @property  # type: ignore[misc]
-    def spread(self) -> float:  # type: ignore[override]
-        """Always one: all steps are about as long as tuned."""
-        return 1.0

@@ -22,6 +22,8 @@ from .maps import TriangularMap
 _NUM_SCANS, _NUM_COARSE, _NUM_POINTS, _MARGIN = 6, 64, 96, 0.1
 """Draws through which scans go, points of a first scan and of a second one where the mass is, and by how much a scan
 goes beyond what draws reach."""
+_FARTHEST = 100.0
+"""Ranges of the draws from them at which scans end, however wide the base is: points would be too far apart."""
 _EMPTY = 20.0
 """Nats below the highest density at which there is no mass."""
 _DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
@@ -77,8 +79,10 @@ def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlate
 
 def grid(draws: Draws, base_draws: Draws, num: int) -> Grid:
     """Points along each coordinate, from end to end of what draws of the target and most of the base reach."""
-    lowest = np.minimum(np.min(draws, axis=0), np.quantile(base_draws, 0.01, axis=0))
-    highest = np.maximum(np.max(draws, axis=0), np.quantile(base_draws, 0.99, axis=0))
+    first, last = np.min(draws, axis=0), np.max(draws, axis=0)
+    far = _FARTHEST * (last - first)
+    lowest = np.clip(np.quantile(base_draws, 0.01, axis=0), first - far, first)
+    highest = np.clip(np.quantile(base_draws, 0.99, axis=0), last, last + far)
     margin = _MARGIN * (highest - lowest)
     return np.linspace(lowest - margin, highest + margin, num).T
 
@@ -102,7 +106,7 @@ def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates
         rows[:, number, :, j] = points[j]
     log_target = np.asarray(evaluator.values(rows.reshape(-1, rows.shape[-1])).log_target, float)
     each = np.nan_to_num(log_target, nan=-np.inf).reshape(shape)
-    return each - logsumexp(each + np.log(widths(points[coordinates])), keepdims=True)
+    return np.nan_to_num(each - logsumexp(each + np.log(widths(points[coordinates])), keepdims=True), nan=-np.inf)
 
 
 def widths(points: Float[np.ndarray, "*_ g"]) -> Float[np.ndarray, "*_ g"]:
@@ -133,7 +137,7 @@ def modes(log_density: Float[np.ndarray, " g"], points: Float[np.ndarray, " g"],
 
 def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
     """Whether a mode spreads over enough points of a grid for its mass to be known."""
-    return float(np.sum(mass)) ** 2 > _FEWEST_POINTS * float(np.sum(mass**2))
+    return bool(np.sum(mass) ** 2 > _FEWEST_POINTS * np.sum(mass**2))
 
 
 def _fit_mixtures(noise: Grid, mass: Grid) -> Wells:
