@@ -115,7 +115,7 @@ def test_beta_binomial_with_scipy(key):
     result = qp.evidence(
         prior={"p": scipy.stats.beta(2, 3), "w": scipy.stats.dirichlet([1.0, 2.0, 3.0])},
         log_likelihood=lambda v: np.log(120) + 7 * np.log(v["p"]) + 3 * np.log1p(-v["p"]) + np.log(v["w"][2]),
-        budget=8_000,
+        budget=20_000,
         key=key,
     )
     exact = np.log(120) + gammaln(9) + gammaln(6) - gammaln(15) - (gammaln(2) + gammaln(3) - gammaln(5)) + np.log(0.5)

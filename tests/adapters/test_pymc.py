@@ -40,14 +40,14 @@ def everything(pm):
 
 
 def _points(own, key, num=100):
-    points = jax.jit(jax.vmap(own.prior.sample))(jax.random.split(key, num))
+    points = jax.vmap(own.prior.sample)(jax.random.split(key, num))
     return jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(key, leaf.shape), points)
 
 
 def test_the_log_joint_is_that_of_pymc(everything, key):
     own = from_pymc(everything)
     points = _points(own, key)
-    ours = jax.jit(jax.vmap(lambda x: own.prior.log_prob(x) + own.log_likelihood(x, own.data)))(points)
+    ours = jax.vmap(lambda x: own.prior.log_prob(x) + own.log_likelihood(x, own.data))(points)
     theirs = everything.compile_logp(mode="FAST_COMPILE")
     names = {value.name: rv.name for rv, value in zip(everything.free_RVs, everything.value_vars, strict=True)}
     for i in range(100):
@@ -84,7 +84,7 @@ def test_pymc_and_numpyro_agree_in_the_units_of_the_variables(everything, key):
     points = _points(first, key)
     others = second.points({name: value for name, value in first.named(points).items() if name in prior})
     ours, theirs = (
-        jax.jit(jax.vmap(lambda x: log_density(own, x)))(jax.tree.map(jnp.asarray, at))
+        jax.vmap(lambda x: log_density(own, x))(jax.tree.map(jnp.asarray, at))
         for own, at in ((first, points), (second, others))
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
@@ -92,7 +92,7 @@ def test_pymc_and_numpyro_agree_in_the_units_of_the_variables(everything, key):
 
 def test_names_and_prior_draws(everything, key):
     own = from_pymc(everything)
-    named = own.named(jax.jit(jax.vmap(own.prior.sample))(jax.random.split(key, 2000)))
+    named = own.named(jax.vmap(own.prior.sample)(jax.random.split(key, 2000)))
     assert set(named) == {"mu", "sigma", "rate", "w", "theta", "twice"}
     np.testing.assert_allclose(named["twice"], 2 * named["theta"])
     ratio = named["rate"] / named["sigma"]

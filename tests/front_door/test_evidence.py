@@ -48,7 +48,7 @@ def _islands(log_evidence, se):
 def _with_draws(path, samples):
     """Islands whose draws are given, and the balance of their scores."""
     num, each, _ = samples.shape
-    scores = np.asarray(jax.jit(jax.vmap(jax.vmap(jax.grad(path.target.log_prob))))(samples))
+    scores = np.asarray(jax.vmap(jax.vmap(jax.grad(path.target.log_prob)))(samples))
     weights = np.full(each, 1 / each)
     control = Control.from_draws(samples[0], scores[0], weights)
     means = stack([control.means(rows, score, weights) for rows, score in zip(samples, scores, strict=True)])

@@ -80,7 +80,7 @@ def test_both_tend_to_the_moment_path():
 @jax.jit
 def gap(path, betas):
     """Gap of bidirectional annealing with exact transitions: symmetric divergences of neighbors, summed."""
-    log_density = jax.jit(jax.vmap(jax.vmap(path.log_density, (None, 0)), (0, None)))(betas, LINE.points)
+    log_density = jax.vmap(jax.vmap(path.log_density, (None, 0)), (0, None))(betas, LINE.points)
     log_density = log_density - jax.nn.logsumexp(log_density + LINE.log_weights, axis=1, keepdims=True)
     density = jnp.exp(log_density + LINE.log_weights)
     steps = jnp.diff(density, axis=0) * jnp.nan_to_num(jnp.diff(log_density, axis=0))
