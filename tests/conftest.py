@@ -18,7 +18,7 @@ jax.config.update("jax_enable_x64", True)
 # Shapes of the inner loops are checked by `test_types.py` alone: there a check takes longer than what it checks.
 INNER = {
     *("annealing", "arrays", "estimators", "evaluation", "kernels", "numerics", "paths", "resampling", "schedules"),
-    *("densities", "standard_errors"),
+    *("_checks", "densities", "standard_errors"),
 }
 OUTER = sorted(
     f"qpaths.{path.stem}"
@@ -28,6 +28,16 @@ OUTER = sorted(
     and path.stem not in INNER
 )
 _hook = install_import_hook(OUTER, "beartype.beartype")
+
+# What the imports made stays, and most of what compilation makes does too: with the usual settings Python spends a
+# twentieth of the time on looking for garbage there.
+gc.set_threshold(20_000, 10, 10)
+
+
+def pytest_collection_finish():
+    gc.collect()
+    gc.freeze()
+
 
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 

@@ -27,7 +27,7 @@ LOG_EVIDENCE = 0.5 * np.log(2 * np.pi * SCALE**2)
 GRID = jnp.linspace(-10.0, 10.0, 4001)
 BASE = qp.Normal(0.0, 1.0)
 TARGET = qp.Density(lambda x: -0.5 * ((x - MEAN) / SCALE) ** 2)
-FEATURES = EndpointValues(jax.vmap(BASE.log_prob)(GRID), jax.vmap(TARGET.log_prob)(GRID))
+FEATURES = EndpointValues(jax.jit(jax.vmap(BASE.log_prob))(GRID), jax.jit(jax.vmap(TARGET.log_prob))(GRID))
 
 PATHS = {
     "geometric": qp.GeometricPath(BASE, TARGET),
@@ -231,7 +231,7 @@ def test_bridge_of_normals_is_within_its_known_standard_deviation(key):
     def log_ratio(x):
         return shift * x - shift**2 / 2 + constant
 
-    f0, f1 = jnp.exp(jax.vmap(BASE.log_prob)(GRID)), jnp.exp(jax.vmap(BASE.log_prob)(GRID - shift))
+    f0, f1 = jnp.exp(jax.jit(jax.vmap(BASE.log_prob))(GRID)), jnp.exp(jax.jit(jax.vmap(BASE.log_prob))(GRID - shift))
     s0, s1 = num / (num + other), other / (num + other)
     overlap = jnp.sum(f0 * f1 / (s0 * f0 + s1 * f1)) * (GRID[1] - GRID[0])
     deviation = jnp.sqrt((1 / overlap - 1) / (s0 * s1 * (num + other)))
@@ -294,9 +294,9 @@ def test_lag_is_what_the_moves_have_left_of_the_error(rho, key):
 
 def test_lag_widens_no_healthy_error_bar(key):
     """Where the mean is right the lag is noise, and shrunk by it; moves that leave no trace leave no lag."""
-    lags = jax.vmap(lambda k: NO_LAG.moved(*_moves(k, 0.5, 0.0), jnp.zeros(4000)))(jax.random.split(key, 200))
+    lags = jax.jit(jax.vmap(lambda k: NO_LAG.moved(*_moves(k, 0.5, 0.0), jnp.zeros(4000))))(jax.random.split(key, 200))
     stage_variance = jnp.mean(lags.mean_variance)
-    errors = jax.vmap(lambda lag: lag.step(1.0).standard_error(stage_variance))(lags)
+    errors = jax.jit(jax.vmap(lambda lag: lag.step(1.0).standard_error(stage_variance)))(lags)
     assert np.sqrt(np.mean(errors**2) / stage_variance) < 1.5
     before, _ = _moves(key, 0.5, 0.5)
     opposite = NO_LAG.moved(before, -before, jnp.zeros(4000))

@@ -63,17 +63,17 @@ def test_both_worlds_agree(name):
     traced = jax.jit(lambda x: _everything(TracedEvaluator(path, layout_of(path)), x))(POSITIONS)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), host, traced)
     betas, points = jnp.linspace(0.0, 1.0, 7), jnp.asarray(POSITIONS)
-    np.testing.assert_allclose(host["log_density"], jax.vmap(path.log_density)(betas, points), rtol=1e-9)
+    np.testing.assert_allclose(host["log_density"], jax.jit(jax.vmap(path.log_density))(betas, points), rtol=1e-9)
     if name != "guided":
-        scores = jax.vmap(jax.grad(path.log_density, argnums=1))(betas, points)
+        scores = jax.jit(jax.vmap(jax.grad(path.log_density, argnums=1)))(betas, points)
         np.testing.assert_allclose(host["score"], scores, rtol=1e-9, atol=1e-9)
     else:
         steered = qp.QPath(BASE, path.target.guide, q=0.9)
         np.testing.assert_allclose(
-            host["score"], jax.vmap(jax.grad(steered.log_density, argnums=1))(betas, points), rtol=1e-9
+            host["score"], jax.jit(jax.vmap(jax.grad(steered.log_density, argnums=1)))(betas, points), rtol=1e-9
         )
-        np.testing.assert_allclose(host["features"][1], jax.vmap(path.target.log_prob)(points))
-        np.testing.assert_allclose(host["waypoints"][1], jax.vmap(path.target.guide.log_prob)(points))
+        np.testing.assert_allclose(host["features"][1], jax.jit(jax.vmap(path.target.log_prob))(points))
+        np.testing.assert_allclose(host["waypoints"][1], jax.jit(jax.vmap(path.target.guide.log_prob))(points))
 
 
 @pytest.fixture

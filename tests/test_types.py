@@ -21,7 +21,7 @@ paths.append(qp.MomentPath(base, qp.MultivariateNormal(jnp.ones(2), jnp.eye(2)))
 kernels = [qp.RandomWalk(2), qp.IndependentMH(1), qp.MALA(1), qp.HMC(1, 2), qp.HMC(1, 2, preconditioner="diagonal")]
 schedule, key = qp.LinearSchedule(3), jax.random.key(0)
 for path in paths:
-    qp.SMC(16, qp.AdaptiveSchedule(), kernels[-2]).run(path, key=key)
+    qp.SMC(16, qp.AdaptiveSchedule() if path is paths[1] else schedule, kernels[-2]).run(path, key=key)
 for kernel in kernels:
     qp.AIS(8, schedule, kernel).run(paths[1], key=key)
 for resampling in ("systematic", "stratified", "multinomial", "residual"):

@@ -18,7 +18,7 @@ NUM = 256
 
 def _run(smc, key):
     start, run = jax.random.split(key)
-    state = smc.init(jax.vmap(BASE.sample)(jax.random.split(start, NUM)))
+    state = smc.init(jax.jit(jax.vmap(BASE.sample))(jax.random.split(start, NUM)))
 
     def step(carry):
         state, number = carry
@@ -43,7 +43,7 @@ def test_a_loop_of_blackjax_finds_the_evidence(schedule, key):
 
 def test_increments_add_up_to_the_evidence(key):
     smc = as_blackjax(qp.SMC(NUM, qp.LinearSchedule(4), qp.RandomWalk(2)), PATH)
-    state = smc.init(jax.vmap(BASE.sample)(jax.random.split(key, NUM)))
+    state = smc.init(jax.jit(jax.vmap(BASE.sample))(jax.random.split(key, NUM)))
     total = 0.0
     for number in range(3):
         state, info = jax.jit(smc.step)(jax.random.fold_in(key, number), state)

@@ -69,7 +69,7 @@ def test_the_log_joint_is_that_of_numpyro(model, key):
     own = from_numpyro(model, Y)
     log_joint = jax.jit(jax.vmap(lambda x: own.prior.log_prob(x) + own.log_likelihood(x, *own.observed)))
     theirs = jax.jit(jax.vmap(lambda x: -potential_energy(model, (Y,), {}, x)))
-    points = jax.vmap(own.prior.sample)(jax.random.split(key, 100))
+    points = jax.jit(jax.vmap(own.prior.sample))(jax.random.split(key, 100))
     points = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(key, leaf.shape), points)
     np.testing.assert_allclose(log_joint(points), theirs(points), rtol=1e-11, atol=1e-10)
     again = own.points(own.named(points))
@@ -90,7 +90,7 @@ def test_names_shapes_and_deterministics(key):
 def test_prior_draws_follow_the_model(key):
     """Of `rate`, uniform up to sigma: the ratio is uniform, with mean 1/2 and variance 1/12 (5 sigma)."""
     own = from_numpyro(everything, Y)
-    named = own.named(jax.vmap(own.prior.sample)(jax.random.split(key, 2000)))
+    named = own.named(jax.jit(jax.vmap(own.prior.sample))(jax.random.split(key, 2000)))
     ratio = named["rate"] / named["sigma"]
     assert abs(ratio.mean() - 0.5) < 5 * (1 / 12 / 2000) ** 0.5
     assert abs(np.median(named["sigma"]) - 2.0) < 0.5  # the median of a half-Cauchy distribution is its scale

@@ -1,5 +1,6 @@
 """Parallel tempering: swaps by matrix algebra, rejections by quadrature, log evidence of known targets."""
 
+import functools
 import itertools
 
 import equinox as eqx
@@ -19,25 +20,33 @@ from qpaths.testing.gridworld import GridMetropolis
 # Swaps on a world of four states: the two endpoints, with a hole in the target.
 LOG_BASE = jnp.log(jnp.array([0.1, 0.2, 0.3, 0.4]))
 LOG_TARGET = jnp.array([0.5, -jnp.inf, 1.0, -2.0])
-BETAS = jnp.array([0.0, 0.4, 1.0])
+BETAS = np.array([0.0, 0.4, 1.0])
+STATES = np.array(list(itertools.product(range(4), repeat=3)))
+
+
+@functools.partial(jax.jit, static_argnames="probability")
+def _chances(path, probability):
+    """Swap probabilities in each state of three worlds, and the product of the densities there; for any q."""
+    world = jax.vmap(path.features)(jnp.arange(4))
+    features = jax.tree.map(lambda leaf: leaf[STATES.T], world)
+    log_product = jnp.sum(path.log_density_from(BETAS[:, None], features), axis=0)
+    return probability(*qp.estimators.neighbor_log_ratios(path, BETAS, features)), log_product
+
+
+def _flipped(forward, reverse):
+    return swap_probability(-forward, -reverse)
 
 
 def _swap_matrix(path, probability, parity):
     """Transition matrix of the swaps of one parity on the product of three worlds."""
-    world = jax.vmap(path.features)(jnp.arange(4))
-    states = np.array(list(itertools.product(range(4), repeat=3)))
-    features = jax.tree.map(lambda leaf: leaf[states.T], world)
-    chance = np.asarray(probability(*qp.estimators.neighbor_log_ratios(path, BETAS, features)))
+    chance, log_product = map(np.asarray, _chances(path, probability))
     matrix = np.zeros((64, 64))
-    for row, state in enumerate(states):
+    for row, state in enumerate(STATES):
         swapped = state.copy()
         swapped[[parity, parity + 1]] = state[[parity + 1, parity]]
-        column = int(np.flatnonzero((states == swapped).all(axis=1))[0])
+        column = int(np.flatnonzero((swapped == STATES).all(axis=1))[0])
         matrix[row, column] += chance[parity, row]
         matrix[row, row] += 1 - chance[parity, row]
-    log_product = sum(
-        path.log_density_from(b, jax.tree.map(lambda leaf: leaf[states[:, i]], world)) for i, b in enumerate(BETAS)
-    )
     return matrix, np.exp(log_product - jax.nn.logsumexp(log_product))
 
 
@@ -55,7 +64,7 @@ def test_swaps_leave_the_product_of_the_densities_invariant(q, parity):
     matrix, product = _swap_matrix(path, swap_probability, parity)
     np.testing.assert_allclose(product @ matrix, product, atol=1e-15)
     assert np.trace(matrix) < 60  # something does move
-    flipped, _ = _swap_matrix(path, lambda f, r: swap_probability(-f, -r), parity)
+    flipped, _ = _swap_matrix(path, _flipped, parity)
     assert np.abs(product @ flipped - product).max() > 1e-3
 
 

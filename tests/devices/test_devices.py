@@ -34,20 +34,20 @@ def _digests(output):
 
 
 @pytest.fixture(scope="module")
-def eight():
-    """Digests of the runs in one process with eight devices."""
-    run = subprocess.run([sys.executable, WORKER, "8"], capture_output=True, text=True, check=False)
+def alone():
+    """Digests of the runs in one process with four devices."""
+    run = subprocess.run([sys.executable, WORKER, "4"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stderr
     return _digests(run.stdout)
 
 
-def test_numbers_do_not_depend_on_the_number_of_devices(eight):
-    assert eight.keys() == {"smc", "waste_free", "bdmc", "lower"}
-    for name, digests in eight.items():
+def test_numbers_do_not_depend_on_the_number_of_devices(alone):
+    assert alone.keys() == {"smc", "waste_free", "bdmc", "lower"}
+    for name, digests in alone.items():
         assert len(set(digests)) == 1, f"{name}: {digests}"
 
 
-def test_four_processes_that_form_a_cluster_find_the_same_numbers(eight):
+def test_four_processes_that_form_a_cluster_find_the_same_numbers(alone):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -62,7 +62,7 @@ def test_four_processes_that_form_a_cluster_find_the_same_numbers(eight):
             process.kill()
     for process, (output, errors) in zip(processes, outputs, strict=True):
         assert process.returncode == 0, errors
-        assert _digests(output) == {name: eight[name][:1] for name in ("smc", "lower")}
+        assert _digests(output) == {name: alone[name][:1] for name in ("smc", "lower")}
 
 
 def test_the_evidence_is_right(key):

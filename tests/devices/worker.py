@@ -91,7 +91,7 @@ if num_processes > 1:
     cases = {smc: [len(jax.devices())], lower: [len(jax.devices())]}
 else:
     # One program serves any number of devices, and each device compiles it once.
-    cases = {smc: [1, 2, 4, 8], waste_free: [1, 2], bdmc: [1, 2], lower: [1, 2]}
+    cases = {smc: [1, 2, 4], waste_free: [1, 2], bdmc: [1, 2], lower: [1, 2]}
     check_rows(tuple(jax.devices()))
 found = {}
 for case, counts in cases.items():

@@ -241,7 +241,7 @@ def test_rule_of_the_released_protocol(host, num, model, data, key):
     if not host:
         assert step_sizes.max() == 0.5
         assert not accepted.all()
-    expected = path.log_ratio(0.0, 1 / (num - 1), jax.vmap(path.features)(z))
+    expected = path.log_ratio(0.0, 1 / (num - 1), jax.jit(jax.vmap(path.features))(z))
     np.testing.assert_allclose(log_weights[0], expected, rtol=1e-4, atol=1e-6)
 
 

@@ -75,7 +75,7 @@ def test_bernoulli_samples_have_the_right_probabilities(key):
     """5 standard deviations of a share of 40,000 draws; drawing from the wrong side swaps the two pixels."""
     decoder = BernoulliDecoder(Network.random(key, [2, 2]))
     z = jnp.array([1.0, -2.0], jnp.float32)
-    draws = jax.vmap(lambda k: decoder.sample(z, k))(jax.random.split(key, 40_000))
+    draws = jax.jit(jax.vmap(lambda k: decoder.sample(z, k)))(jax.random.split(key, 40_000))
     assert set(np.unique(draws)) <= {0.0, 1.0}
     chance = jax.nn.sigmoid(decoder.network(z))
     np.testing.assert_allclose(jnp.mean(draws, 0), chance, atol=5 * 0.5 / 200)
@@ -87,7 +87,7 @@ def test_gaussian_decoder(key):
     z, x = jnp.array([0.3, -1.0], jnp.float32), jnp.array([0.1, 0.2, 0.9], jnp.float32)
     exact = jnp.sum(jst.norm.logpdf(x, decoder.network(z), 0.5))
     np.testing.assert_allclose(decoder.log_likelihood(z, x), exact, rtol=1e-5)
-    draws = jax.vmap(lambda k: decoder.sample(z, k))(jax.random.split(key, 40_000))
+    draws = jax.jit(jax.vmap(lambda k: decoder.sample(z, k)))(jax.random.split(key, 40_000))
     np.testing.assert_allclose(jnp.mean(draws, 0), decoder.network(z), atol=5 * 0.5 / 200)
     np.testing.assert_allclose(jnp.std(draws, 0), 0.5, rtol=5 / 280)
     with pytest.raises(ValueError, match="`scale` must be positive, got 0"):

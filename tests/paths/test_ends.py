@@ -79,7 +79,7 @@ def test_a_path_that_is_stuck_at_its_ends_is_seen():
 
 def test_geometric_paths_are_straight():
     """The derivative is the log ratio of the endpoints at every beta, whoever computes it."""
-    ratio = np.asarray(jax.vmap(lambda x: NORMALS[1].log_prob(x) - NORMALS[0].log_prob(x))(POINTS))
+    ratio = np.asarray(jax.jit(jax.vmap(lambda x: NORMALS[1].log_prob(x) - NORMALS[0].log_prob(x)))(POINTS))
     for name in ("geometric", "generalized identity"):
         path = PATHS[name]
         for beta in (0.0, 0.3, 1.0):

@@ -37,19 +37,20 @@ def evaluator(log_target):
 
 
 def scores(log_target, rows):
-    return np.asarray(jax.vmap(jax.grad(log_target))(jnp.asarray(rows)))
+    return np.asarray(jax.jit(jax.vmap(jax.grad(log_target)))(jnp.asarray(rows)))
 
 
 @quiet()
 def effective_share(component, log_target, num=4000):
     rows = component.draw(stream(5), num)
-    log_weights = np.asarray(jax.vmap(log_target)(rows)) - component.log_prob_and_slope(rows)[0]
+    log_weights = np.asarray(jax.jit(jax.vmap(log_target))(rows)) - component.log_prob_and_slope(rows)[0]
     log_weights = np.nan_to_num(log_weights, nan=-np.inf)
     return float(np.exp(log_ess(log_weights))) / num, float(jax.nn.logsumexp(log_weights)) - np.log(num)
 
 
 def diagonal(log_target):
-    return lambda points: -np.diagonal(jax.vmap(jax.hessian(log_target))(points), axis1=1, axis2=2)
+    hessians = jax.jit(jax.vmap(jax.hessian(log_target)))
+    return lambda points: -np.diagonal(hessians(points), axis1=1, axis2=2)
 
 
 def test_the_driver_of_a_funnel_is_found_and_no_other():

@@ -52,7 +52,7 @@ def test_two_groups_are_refused(dimension, share, distance):
         return jnp.logaddexp(near, far) - jnp.sum(v[1:] ** 2) / 2
 
     rotation = np.linalg.qr(rng.standard_normal((dimension, dimension)))[0]
-    scores = np.asarray(jax.vmap(jax.grad(log_prob))(x))
+    scores = np.asarray(jax.jit(jax.vmap(jax.grad(log_prob)))(x))
     assert fit_reference(x @ rotation, scores @ rotation).refusal is Refusal.SEVERAL_GROUPS
 
 
@@ -88,10 +88,10 @@ def test_reference_is_normalized_and_draws_what_it_says(key):
     layout = Layout.of({"a": jnp.zeros(2), "b": jnp.zeros(())})
     reference = Reference((fitted,), np.ones(1), base, 0.25, layout)
     keys = jax.random.split(key, 20_000)
-    draws = jax.vmap(base.sample)(keys)
-    weights = np.exp(jax.vmap(reference.log_prob)(draws) - jax.vmap(base.log_prob)(draws))
+    draws = jax.jit(jax.vmap(base.sample))(keys)
+    weights = np.exp(jax.jit(jax.vmap(reference.log_prob))(draws) - jax.jit(jax.vmap(base.log_prob))(draws))
     assert abs(weights.mean() - 1) < 5 * weights.std() / len(weights) ** 0.5
-    means = jax.vmap(reference.sample)(keys)["a"]
+    means = jax.jit(jax.vmap(reference.sample))(keys)["a"]
     expected = 0.75 * np.array([0.3, 0.2])
     np.testing.assert_allclose(means.mean(axis=0), expected, atol=5 * means.std() / len(keys) ** 0.5)
     path = qp.GeometricPath(reference, base)
@@ -113,12 +113,13 @@ def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_s
 
     path = qp.GeometricPath(reference, base)
     positions = 3 * np.random.default_rng(0).standard_normal((20, 3))
-    value, slope = jax.vmap(jax.value_and_grad(log_prob))(jnp.asarray(positions))
-    for evaluator in (HostEvaluator(path, layout_of(path), True), TracedEvaluator(path, layout_of(path))):
-        particles = evaluator.particles(evaluator.xp.asarray(positions), with_slopes=True)
+    value, slope = jax.jit(jax.vmap(jax.value_and_grad(log_prob)))(jnp.asarray(positions))
+    host, traced = HostEvaluator(path, layout_of(path), True), TracedEvaluator(path, layout_of(path))
+    compiled = jax.jit(lambda rows: traced.particles(rows, with_slopes=True))
+    for particles in (host.particles(positions, with_slopes=True), compiled(positions)):
         np.testing.assert_allclose(particles.features.log_base, value, rtol=1e-10)
         np.testing.assert_allclose(particles.slopes.base, slope, rtol=1e-8, atol=1e-10)
-    np.testing.assert_allclose(reference.log_prob(jnp.asarray(positions[0])), value[0], rtol=1e-10)
+    np.testing.assert_allclose(jax.jit(reference.log_prob)(jnp.asarray(positions[0])), value[0], rtol=1e-10)
 
 
 def _evaluator(base, target):
@@ -150,5 +151,5 @@ def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
     path = qp.GeometricPath(reference, qp.Density(log_prob))
     rows = np.array([[1.0, 2.0], [40.0, 0.0], [1e9, 0.0], [0.0, 200.0]])
     values = HostEvaluator(path, layout_of(path), False).values(rows)
-    np.testing.assert_allclose(values.log_target[:2], jax.vmap(log_prob)(rows[:2]))
+    np.testing.assert_allclose(values.log_target[:2], jax.jit(jax.vmap(log_prob))(rows[:2]))
     assert (values.log_target[2:] == -np.inf).all()

@@ -77,7 +77,7 @@ def test_a_flipped_sign_is_seen():
 @pytest.mark.parametrize("beta", [0.2, 0.7])
 def test_transition_matrix_leaves_the_path_invariant(name, beta):
     path = PATHS[name]
-    density = jnp.exp(jax.vmap(lambda x: path.log_density(beta, x))(jnp.arange(9.0)[:, None]))
+    density = jnp.exp(jax.jit(jax.vmap(lambda x: path.log_density(beta, x)))(jnp.arange(9.0)[:, None]))
     matrix = SMALL.transition_matrix(path, beta)
     np.testing.assert_allclose(density @ matrix, density, atol=1e-14)
     np.testing.assert_allclose(matrix.sum(axis=1), 1.0, rtol=1e-14)

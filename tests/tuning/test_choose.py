@@ -18,9 +18,12 @@ PATH = qp.GeometricPath(BASE, TARGET)
 NARROW = qp.Density(lambda x: -0.5 * jnp.sum((x - 3.0) ** 2) / 0.01)
 
 
+_log_weights = jax.jit(jax.vmap(lambda x: TARGET.log_prob(x) - BASE.log_prob(x)))
+
+
 def log_weights(stream, num):
     positions = evaluator_of(PATH, stream, with_slopes=True).draw(stream, num)
-    return np.asarray(jax.vmap(lambda x: TARGET.log_prob(x) - BASE.log_prob(x))(jnp.asarray(positions)))
+    return np.asarray(_log_weights(jnp.asarray(positions)))
 
 
 def test_rho_is_the_largest_log_weight(key):

@@ -43,7 +43,7 @@ def test_betas_are_geometric_in_the_precision(key, start):
 
 
 def test_exact_draws_of_the_target_equalize_the_discrepancy(key):
-    draws = jax.vmap(TARGET.sample)(jax.random.split(key, 400))
+    draws = jax.jit(jax.vmap(TARGET.sample))(jax.random.split(key, 400))
     found = qp.equalize(
         PATH, key=key, schedule=6, kernel=qp.HMC(1, 3), num_particles=400, target_samples=draws, num_rounds=4
     )

@@ -50,7 +50,7 @@ def test_reference_shortens_the_path(tuned):
 
 
 def test_tuned_settings_are_unbiased_and_honest(tuned, key):
-    check_algorithm(qp.SMC(100, tuned.schedule, tuned.kernel), tuned.path, -1.0, key=key, num_replicates=100)
+    check_algorithm(qp.SMC(200, tuned.schedule, tuned.kernel), tuned.path, -1.0, key=key, num_replicates=50)
 
 
 def test_base_can_be_kept(tuned):

@@ -28,7 +28,7 @@ def test_the_evidence_of_conjugate_problems(key):
     for name in ("far", "correlated"):
         base, target, log_evidence = atlas_problem(name)
         x = jax.random.normal(key, base.mean.shape)
-        slope, hessian = jax.grad(target.log_prob)(x), jax.hessian(target.log_prob)(x)
+        slope, hessian = jax.jit(jax.grad(target.log_prob))(x), jax.jit(jax.hessian(target.log_prob))(x)
         mode = x - jnp.linalg.solve(hessian, slope)
         posterior = qp.MultivariateNormal(mode, jnp.linalg.inv(-hessian))
         np.testing.assert_allclose(target.log_prob(x) - posterior.log_prob(x), log_evidence, rtol=1e-8)
@@ -38,8 +38,8 @@ def test_the_evidence_of_problems_on_a_grid(key):
     """The mean likelihood of draws from the prior, within five standard errors; a grid that is too coarse is off."""
     for name in ("sparse data", "decoder"):
         base, target, log_evidence = atlas_problem(name)
-        draws = jax.vmap(base.sample)(jax.random.split(key, 20_000))
-        weights = np.exp(jax.vmap(lambda x: target.log_prob(x) - base.log_prob(x))(draws) - log_evidence)
+        draws = jax.jit(jax.vmap(base.sample))(jax.random.split(key, 20_000))
+        weights = np.exp(jax.jit(jax.vmap(lambda x: target.log_prob(x) - base.log_prob(x)))(draws) - log_evidence)
         assert abs(weights.mean() - 1) < 5 * weights.std() / 20_000**0.5
         assert weights.std() / 20_000**0.5 < 0.03
 
@@ -47,7 +47,7 @@ def test_the_evidence_of_problems_on_a_grid(key):
 @pytest.mark.parametrize("name", PROBLEMS)
 def test_problems_are_finite_where_the_base_draws(name, key):
     base, target, log_evidence = atlas_problem(name)
-    values = jax.vmap(target.log_prob)(jax.vmap(base.sample)(jax.random.split(key, 50)))
+    values = jax.jit(jax.vmap(target.log_prob))(jax.jit(jax.vmap(base.sample))(jax.random.split(key, 50)))
     assert np.isfinite(log_evidence)
     assert np.isfinite(values).any()
     assert not np.isnan(values).any()
