@@ -116,6 +116,11 @@ def test_what_cannot_be_handled_is_named(pm):
     for made, message in cases:
         with pytest.raises((TypeError, ValueError), match=message):
             from_pymc(made)
+    with pm.Model() as missing:
+        pm.Normal("y", pm.Normal("mu"), 1, observed=pm.Data("rows", Y))
+    missing.set_data("rows", np.where(Y > 1, np.nan, Y))
+    with pytest.raises(ValueError, match="observed variable `y` has 1 NaN among 3 values"):
+        from_pymc(missing)
     with pytest.raises(TypeError, match="must be a PyMC model"):
         from_pymc(3)
 

@@ -1,0 +1,84 @@
+"""Memory and speed of `evaluate_bounds` by batch size, with a decoder of the paper's sizes, on the CPU.
+
+    python benchmarks/decoder_batches.py [--write]
+
+Each batch size runs in a process of its own, whose peak memory is reported. `--write` puts the table into
+docs/models.md.
+"""
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+NUM_IMAGES, NUM_CHAINS, NUM_DISTRIBUTIONS, NUM_LEAPFROG = 500, 10, 5, 5
+BATCH_SIZES = (1, 5, 20, 100, 500)
+PAGE = Path(__file__).parents[1] / "docs" / "models.md"
+PLACE = re.compile(r"(<!-- decoder_batches -->\n).*?(<!-- end -->)", flags=re.DOTALL)
+
+
+def measure(batch_size: int) -> dict[str, float]:
+    """CPU seconds of the compiler and of the run, and the peak memory of this process in MiB."""
+    import jax
+
+    import qpaths as qp
+    from qpaths.models import VAE, DecoderProblem, compile_bounds, evaluate_bounds, simulate
+
+    decoder = VAE.random(jax.random.key(0)).decoder
+    latents, images = jax.block_until_ready(simulate(decoder, NUM_IMAGES, key=jax.random.key(1)))
+    kernel = qp.HMC(num_leapfrog=NUM_LEAPFROG, step_size=0.1, preconditioner="none")
+    algorithm = qp.BDMC(NUM_CHAINS, qp.LinearSchedule(NUM_DISTRIBUTIONS), kernel)
+    problem = DecoderProblem(decoder)
+    before, start = _peak(), time.process_time()
+    compile_bounds(problem, images, latents, algorithm, batch_size=batch_size)
+    compiled = time.process_time()
+    bounds = evaluate_bounds(problem, images, latents, algorithm, batch_size=batch_size, key=jax.random.key(2))
+    jax.block_until_ready(bounds.lower)
+    return {
+        "before": before,
+        "peak": _peak(),
+        "compile": compiled - start,
+        "run": time.process_time() - compiled,
+        "lower": float(bounds.lower.mean()),
+    }
+
+
+def _peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def table() -> str:
+    gradients = 2 * NUM_IMAGES * NUM_CHAINS * (NUM_DISTRIBUTIONS - 1) * NUM_LEAPFROG
+    rows = [
+        "| batch size | peak memory, MiB | above the start, MiB | gradients per CPU second | compiler, CPU s |",
+        "|---|---|---|---|---|",
+    ]
+    for size in BATCH_SIZES:
+        done = subprocess.run([sys.executable, __file__, str(size)], capture_output=True, text=True, check=True)
+        found = json.loads(done.stdout)
+        print(f"batches of {size}: {found}", file=sys.stderr)
+        above, speed = found["peak"] - found["before"], gradients / found["run"]
+        rows.append(f"| {size} | {found['peak']:,.0f} | {above:,.0f} | {speed:,.0f} | {found['compile']:.1f} |")
+    return "\n".join(rows) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("batch_size", nargs="?", type=int, help="measure this size in this process, and print JSON")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/models.md")
+    args = parser.parse_args()
+    if args.batch_size:
+        print(json.dumps(measure(args.batch_size)))
+        return
+    found = table()
+    print(found)
+    if args.write:
+        PAGE.write_text(PLACE.sub(lambda match: match[1] + found + match[2], PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    main()
