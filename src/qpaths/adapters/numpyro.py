@@ -65,7 +65,13 @@ class _Sites:
         self.handlers, self.model, self.args, self.kwargs = numpyro.handlers, model, args, kwargs
         trace: Trace = {}
         key = jax.random.key(0)
-        shapes = jax.eval_shape(lambda: self._look(trace, key))
+        try:
+            shapes = jax.eval_shape(lambda: self._look(trace, key))
+        except jax.errors.TracerBoolConversionError as error:
+            raise TypeError(
+                "the model uses the value of a site in a Python `if` or `while`, which JAX cannot trace: choose with "
+                "`jnp.where`, or with `numpyro.contrib.control_flow.cond`."
+            ) from error
         self.discrete = DiscreteSites(trace, [name for name in trace if name in shapes])
         self.latent = [name for name in trace if name in shapes and name not in self.discrete]  # in the model's order
         self.shapes = {name: tuple(shapes[name].shape) for name in self.latent}
