@@ -107,7 +107,7 @@ class _Sites:
         key = jax.random.key(0)
         self.hidden = self.discrete.look(outputs, jax.eval_shape(self.sample, key))
         self.mixed = [name for name in self.latent if self.discrete.depends[name]]
-        self.discrete.check_rows(self._factors(self.sample(key)), np.random.default_rng(0))
+        self.discrete.check_rows(self._factors(jax.jit(self.sample)(key)), np.random.default_rng(0))
 
     def _factors(self, point: Named, data: Named | None = None) -> Any:
         """The log densities of all sites at a point, as a function of the values of the discrete ones."""
