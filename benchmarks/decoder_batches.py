@@ -2,9 +2,9 @@
 
     python benchmarks/decoder_batches.py [--write]
 
-Each batch size has a process of its own, which makes the call twice: the first one compiles, the second one is measured.
-The memory is the peak of the whole process in the second one (Linux only: the peak is reset). `--write` puts the table
-into docs/models.md.
+Each batch size has a process of its own, which makes the call twice. The first one compiles, the second one is
+measured. The memory is the peak of the whole process in the second one (Linux only: the peak is reset). `--write` puts
+the table into docs/models.md.
 """
 
 import argparse
