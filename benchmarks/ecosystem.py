@@ -22,7 +22,16 @@ jax.config.update("jax_enable_x64", True)
 
 import numpyro  # noqa: E402
 import numpyro.distributions as dist  # noqa: E402
-from ecosystem_models import CLOSED, DOORS, PIMA, SCHOOLS, SLOPES  # noqa: E402
+from ecosystem_models import (  # noqa: E402
+    CLOSED,
+    DOORS,
+    PIMA,
+    PRIOR,
+    SCHOOLS,
+    SLOPES,
+    hand_likelihood,
+    hand_prior,
+)
 
 import qpaths as qp  # noqa: E402
 from qpaths.adapters import from_prior  # noqa: E402
@@ -39,45 +48,33 @@ def table(header, rows):
 
 
 def doors(_):
-    """The log density in the variables' own units at 100 draws from the prior, by every door."""
+    """The log density in the variables' own units at 100 random points, through every door and by hand."""
     rows = []
-    groups = DOORS(HAS_PYMC)
-    first = groups[0]["prior objects"]
-    named = first.named(jax.vmap(first.prior.sample)(jax.random.split(jax.random.key(0), 100)))
-    for group in groups:
-        found = {door: in_own_units(own, named) for door, own in group.items()}
-        (_, by_hand), *others = found.items()
-        for door, values in others:
-            worst = [np.abs(values[part] - by_hand[part]) / np.maximum(1, np.abs(by_hand[part])) for part in values]
-            rows.append((door, *(f"{one.max():.1e}" for one in worst)))
+    for door, own in DOORS(HAS_PYMC).items():
+        key, noise = jax.random.split(jax.random.key(0))
+        points = jax.vmap(own.prior.sample)(jax.random.split(key, 100))
+        points = jax.tree.map(lambda leaf: leaf + 0.3 * jax.random.normal(noise, leaf.shape), points)  # noqa: B023
+        ours = jax.jit(jax.vmap(lambda x: in_own_units(own, x)))(points)  # noqa: B023
+        named = jax.tree.map(jnp.asarray, own.named(points))
+        by_hand = jax.jit(jax.vmap(lambda p: (hand_prior(p), hand_likelihood(p))))(named)
+        worst = [np.abs(x - y) / np.maximum(1, np.abs(y)) for x, y in zip(ours, by_hand, strict=True)]
+        rows.append((door, *(f"{one.max():.1e}" for one in worst)))
     table(("door", "log prior", "log likelihood"), rows)
 
 
-def in_own_units(own, named):
-    """Log prior and likelihood where the variables have some values; the prior without the Jacobian of its map."""
-    if not hasattr(own, "prior"):
-        log_prior, log_likelihood = own
-        own_values = jax.vmap(lambda p: (log_prior(p), log_likelihood(p)))(jax.tree.map(jnp.asarray, named))
-        return dict(zip(("log_prior", "log_likelihood"), map(np.asarray, own_values), strict=True))
-    given = {name: named[name] for name in own.variables}
-    points = jax.tree.map(jnp.asarray, own.points(given))
+def in_own_units(own, point):
+    """Log prior and likelihood at a point; the prior without the Jacobian of its map to the variables."""
+    flat, unravel = jax.flatten_util.ravel_pytree(point)
 
-    def one(point):
-        flat, unravel = jax.flatten_util.ravel_pytree(point)
+    def free(flat):
+        """As many numbers as the point has."""
+        variables = own.constrain(unravel(flat))
+        parts = {name: variables[name] for name in PRIOR}
+        parts |= {"w": parts["w"][:-1], "chol": parts["chol"][jnp.tril_indices(3, -1)]}
+        return jax.flatten_util.ravel_pytree(parts)[0]
 
-        def free(flat):
-            variables = own.constrain(unravel(flat))
-            parts = {name: variables[name] for name in own.variables}
-            parts["w"] = parts["w"][:-1]
-            if "chol" in parts:
-                parts["chol"] = parts["chol"][jnp.tril_indices(3, -1)]
-            return jax.flatten_util.ravel_pytree(parts)[0]
-
-        log_jacobian = jnp.linalg.slogdet(jax.jacobian(free)(flat))[1]
-        return own.prior.log_prob(point) - log_jacobian, own.log_likelihood(point, *own.observed)
-
-    log_prior, log_likelihood = jax.vmap(one)(points)
-    return {"log_prior": np.asarray(log_prior), "log_likelihood": np.asarray(log_likelihood)}
+    log_jacobian = jnp.linalg.slogdet(jax.jacobian(free)(flat))[1]
+    return own.prior.log_prob(point) - log_jacobian, own.log_likelihood(point, *own.observed)
 
 
 def closed(_):

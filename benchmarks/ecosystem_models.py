@@ -22,12 +22,10 @@ ORDERED = dist.TransformedDistribution(dist.Normal(0, 1).expand([3]).to_event(1)
 # The same model through every door: positive, interval, simplex, correlation, ordered and vector variables.
 
 
-def hand_prior(p: dict[str, Any], with_all: bool = True) -> Any:
+def hand_prior(p: dict[str, Any]) -> Any:
     """Written out, in the variables' own units."""
     value = norm.logpdf(p["mu"], 0, 10) + jnp.log(2 / (jnp.pi * 2)) - jnp.log1p((p["sigma"] / 2) ** 2)
     value += -jnp.log(p["sigma"]) + jnp.log(2.0) + jnp.sum(norm.logpdf(p["theta"], p["mu"], p["sigma"]))
-    if not with_all:
-        return value
     # LKJ with concentration 2 in three dimensions: the Cholesky factor's density in its entries below the diagonal.
     diagonal = jnp.diag(p["chol"])
     order = jnp.array([2 * 2 - 2 + 3 - 2, 2 * 2 - 2 + 3 - 3])
@@ -72,8 +70,9 @@ PRIOR = {
 
 
 def pymc_everything() -> Any:
-    """Without the correlation and the ordered vector, which PyMC parameterizes in other ways."""
+    """The correlation by partial correlations, the ordered vector by steps: PyMC does not normalize its own."""
     import pymc as pm
+    import pytensor.tensor as pt
 
     with pm.Model() as model:
         mu = pm.Normal("mu", 0, np.array(10.0))
@@ -81,22 +80,24 @@ def pymc_everything() -> Any:
         rate = pm.Uniform("rate", 0, sigma)
         w = pm.Dirichlet("w", np.ones(3))
         theta = pm.Normal("theta", mu, sigma, shape=2)
+        a, b, c = 2 * pm.Beta("partial", np.array([2.5, 2.5, 2.0]), np.array([2.5, 2.5, 2.0])) - 1
+        last = [b, c * pt.sqrt(1 - b**2), pt.sqrt((1 - b**2) * (1 - c**2))]
+        pm.Deterministic(
+            "chol", pt.stack([pt.stack([1.0, 0.0, 0.0]), pt.stack([a, pt.sqrt(1 - a**2), 0.0]), pt.stack(last)])
+        )
+        first, steps = pm.Normal("first", 0, 1), pm.LogNormal("steps", 0, 1, shape=2)
+        pm.Deterministic("cuts", first + pt.concatenate([[0.0], pt.cumsum(steps)]))
         pm.Normal("y", mu + theta.sum() + rate * w[0], sigma, observed=Y)
     return model
 
 
-def DOORS(has_pymc: bool) -> list[dict[str, Any]]:  # noqa: N802
-    """Groups of doors to the same model, the one by hand first."""
-    full = {
-        "by hand": (hand_prior, hand_likelihood),
+def DOORS(has_pymc: bool) -> dict[str, Any]:  # noqa: N802
+    """Doors to the same model."""
+    doors = {
         "prior objects": from_prior(PRIOR, hand_likelihood),
         "NumPyro": from_numpyro(everything, jnp.asarray(Y)),
     }
-    groups = [full]
-    if has_pymc:
-        common = (lambda p: hand_prior(p, with_all=False), hand_likelihood)
-        groups.append({"by hand, without chol and cuts": common, "PyMC": from_pymc(pymc_everything())})
-    return groups
+    return doors | ({"PyMC": from_pymc(pymc_everything())} if has_pymc else {})
 
 
 # Models with a known evidence.

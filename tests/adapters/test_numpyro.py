@@ -160,15 +160,22 @@ def _scaled(y):
     numpyro.sample("y", dist.Normal(mu, 1), obs=y)
 
 
+def _branch(y):
+    mu = numpyro.sample("mu", dist.Normal(0, 1))
+    numpyro.sample("y", dist.Normal(mu if mu > 0 else 0.0, 1), obs=y)
+
+
 @pytest.mark.parametrize(
     ("model", "args", "message"),
     [
         (_no_data, (), "no observed site, only mu"),
         (_no_latent, (Y,), "no latent site"),
         (_site(dist.ImproperUniform(dist.constraints.real, (), ())), (Y,), "prior of `site` is improper"),
-        (_site(dist.Categorical(jnp.ones(3) / 3)), (Y,), "`site` is discrete"),
+        (_site(dist.Geometric(0.3)), (Y,), r"`site` is discrete \(Geometric"),
+        (_site(dist.Bernoulli(0.3).mask(False)), (Y,), "`site` is masked"),
         (_site(dist.Poisson(3.0)), (Y,), r"`site` is discrete \(Poisson"),
         (_site(dist.Normal(0, 1).mask(False)), (Y,), "`site` is masked"),
+        (_branch, (Y,), "value of a site in a Python `if`"),
         (_subsampled, (Y,), "plate `rows` takes 2 of 3 rows"),
         (_scaled, (Y,), "prior of `mu` is scaled"),
         (everything, (Y.at[1].set(jnp.nan),), "observed site `y` has 1 NaN among 3 values"),

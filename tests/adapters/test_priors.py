@@ -151,6 +151,18 @@ def test_discrete_variables_are_summed_out(key):
     assert list(model.variables) == ["mu"]
 
 
+def test_a_discrete_vector_is_summed_out():
+    """Two switches with shares of their own: four combinations."""
+    prior = {"mu": dist.Normal(0, 1), "on": dist.Bernoulli(jnp.array([0.2, 0.7]))}
+    model = from_prior(prior, lambda p: dist.Normal(p["mu"] + p["on"] @ jnp.array([1.0, 3.0]), 0.5).log_prob(0.7))
+    density = [
+        (0.2 if first else 0.8) * (0.7 if second else 0.3) * scipy.stats.norm(0.3 + first + 3 * second, 0.5).pdf(0.7)
+        for first in (0, 1)
+        for second in (0, 1)
+    ]
+    np.testing.assert_allclose(model.log_likelihood({"mu": jnp.asarray(0.3)}), np.log(sum(density)), rtol=1e-6)
+
+
 def test_the_same_prior_compiles_once():
     prior = {"mu": dist.Normal(0, 1)}
 
@@ -173,6 +185,8 @@ def test_the_same_prior_compiles_once():
         ({"n": dist.Poisson(3.0)}, r"`n` is discrete \(Poisson"),
         ({"n": Poisson(3.0)}, r"`n` is discrete \(Poisson"),
         ({"n": scipy.stats.poisson(3.0)}, r"`n` is discrete \(poisson"),
+        ({"n": dist.Multinomial(3, jnp.ones(2) / 2)}, r"`n` is discrete \(Multinomial"),
+        ({"a": dist.Normal(0, 1), "n": dist.Bernoulli(jnp.full(20, 0.5))}, "`n` has 1,048,576 values"),
         ({"k": dist.Categorical(jnp.ones(2) / 2)}, "no continuous variable, got k"),
         ({"x": dist.Normal(0, 1).mask(False)}, "`x` is masked"),
         ({"x": dist.Delta(1.0)}, "`x` is a single value"),

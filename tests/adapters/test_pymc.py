@@ -6,11 +6,10 @@ import sys
 import jax
 import jax.numpy as jnp
 import numpy as np
-import numpyro.distributions as dist
 import pytest
 
 import qpaths as qp
-from qpaths.adapters import from_prior, from_pymc
+from qpaths.adapters import from_pymc
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:PyTensor could not link to a BLAS"),
@@ -55,39 +54,6 @@ def test_the_log_joint_is_that_of_pymc(everything, key):
         np.testing.assert_allclose(ours[i], expected, rtol=1e-11, atol=1e-10)
     again = own.points(own.named(points))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-8), again, points)
-
-
-def test_pymc_and_numpyro_agree_in_the_units_of_the_variables(everything, key):
-    """The unconstrained points differ (another map to the simplex), so each density is divided by its Jacobian."""
-    first = from_pymc(everything)
-    prior = {
-        "mu": dist.Normal(0, 10),
-        "sigma": dist.HalfCauchy(2.0),
-        "rate": lambda p: dist.Uniform(0, p["sigma"]),
-        "w": dist.Dirichlet(jnp.ones(3)),
-        "theta": lambda p: dist.Normal(p["mu"], p["sigma"]).expand([2]),
-    }
-    second = from_prior(prior, lambda p: dist.Normal(p["mu"] + p["theta"].sum(), p["sigma"]).log_prob(Y).sum())
-
-    def log_density(own, point):
-        """Of the variables, all but the last proportion, which follows from the others."""
-        flat, unravel = jax.flatten_util.ravel_pytree(point)
-
-        def free(flat):
-            named = own.constrain(unravel(flat))
-            named = {name: named[name] for name in prior} | {"w": named["w"][:-1]}
-            return jax.flatten_util.ravel_pytree(named)[0]
-
-        log_joint = own.prior.log_prob(point) + own.log_likelihood(point, *own.observed)
-        return log_joint - jnp.linalg.slogdet(jax.jacobian(free)(flat))[1]
-
-    points = _points(first, key)
-    others = second.points({name: value for name, value in first.named(points).items() if name in prior})
-    ours, theirs = (
-        jax.vmap(lambda x: log_density(own, x))(jax.tree.map(jnp.asarray, at))
-        for own, at in ((first, points), (second, others))
-    )
-    np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-10)
 
 
 def test_names_and_prior_draws(everything, key):
@@ -142,9 +108,19 @@ def test_what_cannot_be_handled_is_named(pm):
             "prior of `c` has the transform `ordered`",
         ),
     ]
+    cases.append((model(r=lambda name: pm.LKJCorr(name, n=2, eta=1.0), y=observed), "prior of `r` is an LKJ"))
+    scales = pm.HalfNormal.dist(1.0)
+    cases.append(
+        (model(c=lambda name: pm.LKJCholeskyCov(name, n=2, eta=1.0, sd_dist=scales), y=observed), "`c` is an LKJ")
+    )
     for made, message in cases:
         with pytest.raises((TypeError, ValueError), match=message):
             from_pymc(made)
+    with pm.Model() as missing:
+        pm.Normal("y", pm.Normal("mu"), 1, observed=pm.Data("rows", Y))
+    missing.set_data("rows", np.where(Y > 1, np.nan, Y))
+    with pytest.raises(ValueError, match="observed variable `y` has 1 NaN among 3 values"):
+        from_pymc(missing)
     with pytest.raises(TypeError, match="must be a PyMC model"):
         from_pymc(3)
 

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from ..families import Bernoulli, Categorical, Gamma, GeneralizedPareto, Poisson
+from .enumeration import joint_values
 from .transforms import Bounded, Simplex
 
 
@@ -56,26 +58,21 @@ def variable_of(name: str, part: Any) -> Variable:
 def refuse_discrete(name: str, kind: str) -> TypeError:
     """The error for a discrete variable that cannot be summed out."""
     return TypeError(
-        f"`{name}` is discrete ({kind}), and no continuous move can change it: sum over its values in the likelihood "
-        f"(a mixture's `logsumexp`), or give it as a NumPyro distribution of one number with finitely many values."
+        f"`{name}` is discrete ({kind}), and its values cannot be listed here: sum over them in the likelihood (a "
+        f"mixture's `logsumexp`), or give it as a NumPyro distribution with finitely many values, such as "
+        f"`dist.Categorical`."
     )
 
 
 def from_numpyro_distribution(name: str, part: Any) -> Variable:
     """A NumPyro distribution; support, transform and sampler are its own."""
     import numpyro.distributions as dist
-    from numpyro.distributions import constraints
 
     kind = type(part).__name__
-    if part.support is not constraints.dependent and part.support.is_discrete:
-        if not part.has_enumerate_support or part.batch_shape or part.event_shape:
-            raise refuse_discrete(name, kind)
-        return Variable(part.sample, part.log_prob, None, values=part.enumerate_support(expand=False))
-    base = part
-    while isinstance(base, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
-        if isinstance(base, dist.MaskedDistribution):
-            raise ValueError(f"the prior of `{name}` is masked, so it does not integrate to 1: give it without a mask.")
-        base = base.base_dist
+    elements = discrete_elements(name, part)
+    if elements is not None:
+        return Variable(part.sample, part.log_prob, None, values=joint_values(name, elements, part.shape()))
+    base = _without_wrappers(name, part)
     if isinstance(base, dist.ImproperUniform):
         raise ValueError(
             f"the prior of `{name}` is improper, so the evidence is not defined: give one that integrates to 1, such "
@@ -91,6 +88,33 @@ def from_numpyro_distribution(name: str, part: Any) -> Variable:
             f"variables, for instance normal ones that are normalized."
         ) from error
     return Variable(part.sample, part.log_prob, transform)
+
+
+def discrete_elements(name: str, part: Any) -> np.ndarray | None:
+    """The values of each number of a discrete distribution of NumPyro; None for a continuous one."""
+    from numpyro.distributions import constraints
+
+    if part.support is constraints.dependent or not part.support.is_discrete:
+        return None
+    base = _without_wrappers(name, part)
+    if not base.has_enumerate_support or base.event_shape:
+        raise refuse_discrete(name, type(base).__name__)
+    try:
+        with jax.ensure_compile_time_eval():
+            return np.asarray(base.enumerate_support(expand=False)).reshape(-1)
+    except (NotImplementedError, TypeError) as error:  # bounds that differ, or that depend on another variable
+        raise refuse_discrete(name, type(base).__name__) from error
+
+
+def _without_wrappers(name: str, part: Any) -> Any:
+    """The distribution inside of copies and events; a mask is an error."""
+    import numpyro.distributions as dist
+
+    while isinstance(part, dist.Independent | dist.ExpandedDistribution | dist.MaskedDistribution):
+        if isinstance(part, dist.MaskedDistribution):
+            raise ValueError(f"the prior of `{name}` is masked, so it does not integrate to 1: give it without a mask.")
+        part = part.base_dist
+    return part
 
 
 def _from_scipy(name: str, part: Any) -> Variable:

@@ -1,16 +1,17 @@
 """A NumPyro model as prior, likelihood and named variables."""
 
+import dataclasses
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .distributions import from_numpyro_distribution, refuse_discrete
+from .discrete_sites import DiscreteSites, Trace
+from .distributions import discrete_elements, from_numpyro_distribution
 from .model import Model, Named
-
-Trace = dict[str, dict[str, Any]]
 
 
 def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
@@ -22,7 +23,11 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
 
         result = qpaths.evidence(from_numpyro(eight_schools, sigma, y=y), key=jax.random.key(0))
 
-    Sites that cannot be handled are errors that name them: an improper prior, a discrete site, a plate that subsamples.
+    Discrete latent sites with finitely many values are summed out, row by row where they are in a plate. The result
+    has no draws of them, nor of deterministic sites that depend on them.
+
+    Sites that cannot be handled are errors that name them: an improper prior, a discrete site with infinitely many
+    values, a plate that subsamples.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -36,7 +41,9 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
         -0.964
     """
     own = _Sites(_import_numpyro(), model, args, kwargs)
-    return Model.of(own, can_simulate=not own.has_factors)
+    made = Model.of(own, can_simulate=not own.has_factors and not own.mixed)
+    # After the sum over a site that several observations share, the likelihood is no product over observations.
+    return dataclasses.replace(made, pointwise=None) if own.discrete else made
 
 
 def _import_numpyro() -> Any:
@@ -58,8 +65,15 @@ class _Sites:
         self.handlers, self.model, self.args, self.kwargs = numpyro.handlers, model, args, kwargs
         trace: Trace = {}
         key = jax.random.key(0)
-        shapes = jax.eval_shape(lambda: self._look(trace, key))
-        self.latent = [name for name in trace if name in shapes]  # in the order of the model
+        try:
+            shapes = jax.eval_shape(lambda: self._look(trace, key))
+        except jax.errors.TracerBoolConversionError as error:
+            raise TypeError(
+                "the model uses the value of a site in a Python `if` or `while`, which JAX cannot trace: choose with "
+                "`jnp.where`, or with `numpyro.contrib.control_flow.cond`."
+            ) from error
+        self.discrete = DiscreteSites(trace, [name for name in trace if name in shapes])
+        self.latent = [name for name in trace if name in shapes and name not in self.discrete]  # in the model's order
         self.shapes = {name: tuple(shapes[name].shape) for name in self.latent}
         observed = {name: site for name, site in trace.items() if _is_data(site)}
         self.has_factors = any(_is_factor(site) for site in trace.values())
@@ -69,6 +83,35 @@ class _Sites:
                 f"the model has no observed site, only {', '.join(self.latent)}: give `obs=...` to the site of the "
                 f"data, and pass the data to `from_numpyro(model, ...)`."
             )
+        if not self.latent:
+            raise ValueError(
+                f"the model has discrete latent sites only, {', '.join(shapes)}, so its evidence is a sum: there is "
+                f"nothing to integrate."
+            )
+        self.mixed: list[str] = []
+        self.hidden: set[str] = set()
+        if self.discrete:
+            self._look_at_discrete()
+
+    def _look_at_discrete(self) -> None:
+        """Find what depends on the discrete sites: continuous priors (`mixed`), deterministic sites (`hidden`)."""
+
+        def outputs(point: Named, chosen: Named) -> dict[str, Named]:
+            trace = self._at(point, chosen=chosen)
+            return {
+                "logs": _log_probs(trace),
+                "values": {name: trace[name]["value"] for name in self.latent},
+                "computed": {name: site["value"] for name, site in trace.items() if _is_computed(site)},
+            }
+
+        key = jax.random.key(0)
+        self.hidden = self.discrete.look(outputs, jax.eval_shape(self.sample, key))
+        self.mixed = [name for name in self.latent if self.discrete.depends[name]]
+        self.discrete.check_rows(self._factors(jax.jit(self.sample)(key)), np.random.default_rng(0))
+
+    def _factors(self, point: Named, data: Named | None = None) -> Any:
+        """The log densities of all sites at a point, as a function of the values of the discrete ones."""
+        return lambda chosen: _log_probs(self._at(point, data, chosen=chosen))
 
     def _look(self, trace: Trace, key: Any) -> Named:
         """Run the model once with traced draws: fills `trace`, and raises where a site cannot be handled."""
@@ -96,18 +139,25 @@ class _Sites:
             warnings.simplefilter("ignore", FutureWarning)
             return self.handlers.trace(model).get_trace(*self.args, **self.kwargs)
 
-    def _at(self, point: Named, data: Named | None = None, key: Any = None) -> Trace:
-        """The sites of the model at an unconstrained point: with the data, with other data, or with fresh ones."""
+    def _at(
+        self, point: Named, data: Named | None = None, key: Any = None, chosen: Mapping[str, Any] | None = None
+    ) -> Trace:
+        """The sites of the model at an unconstrained point: with the data, with other data, or with fresh ones.
+
+        `chosen` has the values of the discrete sites. Without it they are fresh with a key, and the first of their
+        values without one.
+        """
         model = self.model
+        if chosen is None:
+            chosen = {} if key is not None else self.discrete.chosen({})
         if key is not None:
             model = self.handlers.uncondition(model)
         elif data is not None:
             model = self.handlers.condition(model, data=data)
 
         def place(site: dict[str, Any]) -> Any:
-            if site["name"] not in point:
-                return None
-            return _transform(site)(point[site["name"]])
+            name = site["name"]
+            return _transform(site)(point[name]) if name in point else chosen.get(name)
 
         placed = self.handlers.substitute(model, substitute_fn=place)
         return self._run(self.handlers.seed(placed, jax.random.key(0) if key is None else key))
@@ -120,14 +170,24 @@ class _Sites:
         trace = self._at(point)
         total: Any = 0.0
         for name in self.latent:
-            site, u = trace[name], point[name]
-            jacobian = _transform(site).log_abs_det_jacobian(u, site["value"])
-            total = total + jnp.sum(_log_prob(site)) + jnp.sum(jacobian)
-        return total
+            site = trace[name]
+            total = total + jnp.sum(_transform(site).log_abs_det_jacobian(point[name], site["value"]))
+            if name not in self.mixed:
+                total = total + jnp.sum(_log_prob(site))
+        return total + self._log_sum(point, self.mixed)
 
     def log_likelihood(self, point: Named, data: Named | None = None) -> Any:
         trace = self._at(point, data)
-        return sum(jnp.sum(_log_prob(site)) for site in trace.values() if _is_data(site) or _is_factor(site))
+        observed = [name for name, site in trace.items() if _is_data(site) or _is_factor(site)]
+        if not self.discrete:
+            return sum(jnp.sum(_log_prob(trace[name])) for name in observed)
+        return self._log_sum(point, [*self.mixed, *observed], data) - self._log_sum(point, self.mixed)
+
+    def _log_sum(self, point: Named, names: list[str], data: Named | None = None) -> Any:
+        """The log of the sum, over the discrete sites, of their density times that of some sites."""
+        if not names:
+            return 0.0  # the densities of the discrete sites sum to 1
+        return self.discrete.log_sum(self._factors(point, data), [*self.discrete.values, *names])
 
     def pointwise(self, point: Named) -> Named:
         trace = self._at(point)
@@ -138,12 +198,12 @@ class _Sites:
         return {
             name: site["value"]
             for name, site in trace.items()
-            if name in self.latent or (site["type"] == "deterministic" and isinstance(site["value"], jax.Array))
+            if name in self.latent or (_is_computed(site) and name not in self.hidden)
         }
 
     def unconstrain(self, named: Named) -> Named:
         given = {name: named[name] for name in self.latent}
-        placed = self.handlers.substitute(self.model, data=given)
+        placed = self.handlers.substitute(self.model, data=given | self.discrete.chosen({}))
         trace = self._run(self.handlers.seed(placed, jax.random.key(0)))
         return {name: _transform(trace[name]).inv(given[name]) for name in self.latent}
 
@@ -158,13 +218,17 @@ def _is_latent(site: dict[str, Any]) -> bool:
 
 def _check_latent(site: dict[str, Any]) -> None:
     """Raise, before anything is drawn from it, where the prior of a site cannot be handled."""
-    if _is_latent(site) and from_numpyro_distribution(site["name"], site["fn"]).values is not None:
-        raise refuse_discrete(site["name"], type(site["fn"]).__name__)
+    if _is_latent(site) and discrete_elements(site["name"], site["fn"]) is None:
+        from_numpyro_distribution(site["name"], site["fn"])
 
 
 def _is_factor(site: dict[str, Any]) -> bool:
     """A factor is an observed site of a distribution without a value."""
     return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ == "Unit"
+
+
+def _is_computed(site: dict[str, Any]) -> bool:
+    return site["type"] == "deterministic" and isinstance(site["value"], jax.Array)
 
 
 def _is_data(site: dict[str, Any]) -> bool:
@@ -183,6 +247,10 @@ def _log_prob(site: dict[str, Any]) -> Any:
     intermediates = site["intermediates"]
     found = site["fn"].log_prob(site["value"], intermediates) if intermediates else site["fn"].log_prob(site["value"])
     return found if site["scale"] is None else site["scale"] * found
+
+
+def _log_probs(trace: Trace) -> Named:
+    return {name: _log_prob(site) for name, site in trace.items() if site["type"] == "sample"}
 
 
 def _checked_data(name: str, site: dict[str, Any]) -> Any:

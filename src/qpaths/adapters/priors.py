@@ -14,10 +14,8 @@ import numpy as np
 from .._checks import takes_two
 from ..densities import Backend, Density
 from .distributions import Variable, is_distribution, is_scipy, variable_of
+from .enumeration import check_combinations
 from .model import Model, Named
-
-_MOST_COMBINATIONS = 1024
-"""Values of all discrete variables together over which a likelihood is summed."""
 
 
 def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], data: Any = None) -> Model:
@@ -195,15 +193,11 @@ class Prior:
             return _ask(function, named, *data)
         variables = [self._variable(name, named) for name in self.discrete]
         values = [np.asarray(variable.values) for variable in variables]
-        if (num := int(np.prod([len(one) for one in values]))) > _MOST_COMBINATIONS:
-            raise ValueError(
-                f"`{'`, `'.join(self.discrete)}` have {num:,} values together, too many to sum over: sum over them in "
-                f"the likelihood yourself, for instance one by one."
-            )
-        columns = [jnp.asarray(column) for column in zip(*itertools.product(*values), strict=True)]
+        check_combinations(dict(zip(self.discrete, map(len, values), strict=True)))
+        columns = [jnp.asarray(np.stack(column)) for column in zip(*itertools.product(*values), strict=True)]
 
         def joint(*chosen: Any) -> Any:
-            log_probs = [variable.log_prob(value) for variable, value in zip(variables, chosen, strict=True)]
+            log_probs = [jnp.sum(variable.log_prob(value)) for variable, value in zip(variables, chosen, strict=True)]
             return sum(log_probs) + _ask(function, named | dict(zip(self.discrete, chosen, strict=True)), *data)
 
         return jax.nn.logsumexp(jax.vmap(joint)(*columns))

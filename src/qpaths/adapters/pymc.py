@@ -22,8 +22,9 @@ def from_pymc(model: Any = None) -> Model:
 
         result = qpaths.evidence(from_pymc(model), key=jax.random.key(0))
 
-    Variables that cannot be handled are errors that name them: a flat prior, a discrete variable, a distribution
-    that PyTensor cannot compile for JAX.
+    Variables that cannot be handled are errors that name them: a flat prior, a discrete variable, the transform
+    `ordered` and LKJ distributions, which PyMC does not normalize, and a distribution that PyTensor cannot compile for
+    JAX.
 
     Examples:
         >>> import pymc as pm
@@ -94,7 +95,13 @@ class _Graphs:
             if "ordered" in type(transform).__name__.lower():
                 raise ValueError(
                     f"the prior of `{rv.name}` has the transform `ordered`, which cuts the distribution without "
-                    f"normalizing it: sort the variable in a deterministic (`pt.sort`), or order the means otherwise."
+                    f"normalizing it: compute an ordered vector from positive steps (`pt.cumsum`) in a deterministic."
+                )
+            if "lkj" in kind.lower():
+                raise ValueError(
+                    f"the prior of `{rv.name}` is an LKJ distribution, whose density in PyMC does not integrate to 1: "
+                    f"compute the matrix from partial correlations (`2 * pm.Beta(...) - 1`), or write the model in "
+                    f"NumPyro (`dist.LKJCholesky`)."
                 )
             if kind.lower() in _IMPROPER:
                 raise ValueError(
