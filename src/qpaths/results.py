@@ -1,7 +1,6 @@
 """The result of a run: the only door out of an algorithm."""
 
 import dataclasses
-import enum
 import os
 from typing import Any, Required, TypedDict
 
@@ -16,41 +15,8 @@ from .arrays import namespace
 from .cost import Cost
 from .numerics import log_ess
 from .remarks import Verdict
-
-
-class Status(enum.IntEnum):
-    """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
-
-    Examples:
-        >>> Status(3).message
-        'every particle has weight zero'
-    """
-
-    OK = 0
-    INVALID_START = 1
-    INVALID_PROPOSAL = 2
-    COLLAPSED = 3
-    UNFINISHED = 4
-    INFINITE_INTEGRAND = 5
-
-    @property
-    def message(self) -> str:
-        """The status as a phrase for a person."""
-        return {
-            Status.OK: "finished",
-            Status.INVALID_START: "a log density is NaN or +inf at a draw from the base",
-            Status.INVALID_PROPOSAL: "a log density is NaN or +inf at a point that the kernel proposed",
-            Status.COLLAPSED: "every particle has weight zero",
-            Status.UNFINISHED: "interrupted before the end",
-            Status.INFINITE_INTEGRAND: "the path's derivative is infinite at a draw from the base",
-        }[self]
-
-
-class CollapsedError(FloatingPointError):
-    """No particle of a run has any weight: the target is -inf wherever they are.
-
-    Take a base that reaches the target, more particles, or smaller steps in beta.
-    """
+from .status import CollapsedError as CollapsedError
+from .status import Status as Status
 
 
 class Stats(TypedDict, total=False):

@@ -32,7 +32,7 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
     return num_rounds, min(num_particles, most, max(16, num_particles // 8))
 
 
-class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
+class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     """The one implementation behind HMC and MALA: `num_leapfrog` evaluations with gradient per transition."""
 
     num_leapfrog: eqx.AbstractVar[int]
@@ -222,7 +222,7 @@ class _LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         return accept(uniform, evaluator, beta, particles, proposal, kinetic, diverged=diverged)
 
 
-class HMC(_LeapfrogKernel):
+class HMC(LeapfrogKernel):
     """Hamiltonian Monte Carlo (Duane et al., 1987; Neal, 2011).
 
     Args:
@@ -260,40 +260,3 @@ class HMC(_LeapfrogKernel):
     target_acceptance: ScalarLike = 0.85
     persistence: ScalarLike = 0.0
     spread: ScalarLike = 1.0
-
-
-class MALA(_LeapfrogKernel):  # type: ignore[misc]
-    """The Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, without jitter.
-
-    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998). A
-    transition costs one value with gradient. It moves less far than `HMC` for the same number of gradients.
-
-    Examples:
-        >>> MALA(num_steps=2).cost.total  # one gradient for each transition, which counts as two
-        2
-    """
-
-    num_steps: int = eqx.field(static=True, default=1)
-    step_size: ScalarLike | None = None
-    preconditioner: str = eqx.field(static=True, default="dense")
-    target_acceptance: ScalarLike = 0.574
-
-    @property  # type: ignore[misc]
-    def num_leapfrog(self) -> int:  # type: ignore[override]
-        """Always one."""
-        return 1
-
-    @property  # type: ignore[misc]
-    def jitter(self) -> float:  # type: ignore[override]
-        """Always zero: a single step cannot return to its start."""
-        return 0.0
-
-    @property  # type: ignore[misc]
-    def persistence(self) -> float:  # type: ignore[override]
-        """Always zero: `HMC(num_leapfrog=1, persistence=0.9)` keeps momenta."""
-        return 0.0
-
-    @property  # type: ignore[misc]
-    def spread(self) -> float:  # type: ignore[override]
-        """Always one: all steps are about as long as tuned."""
-        return 1.0
