@@ -1,6 +1,27 @@
-"""Phrases that fill in remarks: where a path begins, and why a reference was not used."""
+"""Levels of verdicts, and phrases that fill in remarks: where a path begins, and why a reference was not used."""
 
 import enum
+
+
+class Level(enum.StrEnum):
+    """What to think of an answer.
+
+    `sound` says that no check found a problem, not that there is none: see [What fools all of
+    them](tutorials/is_it_right.md#what-fools-all-of-them).
+
+    Examples:
+        >>> Level.DOUBTFUL == "doubtful", Level.DOUBTFUL.exit_code
+        (True, 3)
+    """
+
+    SOUND = "sound"
+    DOUBTFUL = "doubtful"
+    WRONG = "wrong"
+
+    @property
+    def exit_code(self) -> int:
+        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
+        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
 
 
 class Source(enum.StrEnum):
@@ -32,3 +53,11 @@ class Refusal(enum.StrEnum):
     LONGER = "the path from there is not shorter"
     POOR_FIT = "hardly any draw from there has weight"
     LESS_MASS = "the pilot from there found less mass"
+
+
+class Check(enum.StrEnum):
+    """Whether a run from the base confirmed the mass that ascents found."""
+
+    CONFIRMED = "a short run from the base found no other mode"
+    NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
+    TOO_FAR = "the base is too far away for a run from it to confirm the mass"

@@ -9,29 +9,10 @@ import enum
 import string
 from typing import Any
 
+from .reasons import Check as Check
+from .reasons import Level as Level
 from .reasons import Refusal as Refusal
 from .reasons import Source as Source
-
-
-class Level(enum.StrEnum):
-    """What to think of an answer."""
-
-    SOUND = "sound"
-    DOUBTFUL = "doubtful"
-    WRONG = "wrong"
-
-    @property
-    def exit_code(self) -> int:
-        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
-        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
-
-
-class Check(enum.StrEnum):
-    """Whether a run from the base confirmed the mass that ascents found."""
-
-    CONFIRMED = "a short run from the base found no other mode"
-    NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
-    TOO_FAR = "the base is too far away for a run from it to confirm the mass"
 
 
 class Kind(enum.Enum):
@@ -59,7 +40,7 @@ class Note(Kind):
         "with {num_modes} modes|; the path has length {length:.2f}"
     )
     CHECKED = "{check}"
-    REFUSED = "not {source}, because {refusal}"
+    REFUSED = "without {source}, because {refusal}"
     OWN_PATH = "{name} as given, which has no order q to choose"
     NOT_COMPARED = "q = {q:.6g}: comparing others would have cost more than a quarter of the budget"
     KEPT = "q = {q:.6g}: no other q was better beyond noise| ({num_dropped} of them did not reach the target)"
@@ -69,7 +50,7 @@ class Note(Kind):
     )
     ORDER = "q = {q:.6g}"
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
-    WEIGHTS = "draws that only get weights, without moves: they are worth {ess:.0%} of independent draws"
+    WEIGHTS = "weights alone, without moves: the draws are worth {ess:.0%} of as many independent ones"
     CHAINS = (
         "{num} distributions with {num_leapfrog} leapfrog steps at each, momenta kept by {persistence:.0%}, "
         "{acceptance:.0%} of moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
@@ -202,7 +183,20 @@ _WRONG = (
 
 @dataclasses.dataclass(frozen=True)
 class Remark:
-    """A kind of remark and its numbers, which are also attributes: `remark.gain`."""
+    """One remark of a verdict: its kind and its numbers, which are also attributes. `str(remark)` is the sentence.
+
+    Args:
+        kind: A member of `Note`, `Stop` or `Finding`. A kind called with its numbers makes the remark.
+        values: Names and values of the numbers.
+
+    Let programs look at `kind` and the numbers. The sentences may change from version to version. See [The
+    verdict](evidence.md#the-verdict).
+
+    Examples:
+        >>> remark = Finding.FEW_EFFECTIVE(total=200, ess=41.0, fewest=100)
+        >>> remark.kind.name, remark.ess
+        ('FEW_EFFECTIVE', 41.0)
+    """
 
     kind: Kind
     values: tuple[tuple[str, Any], ...]
@@ -231,10 +225,24 @@ class Remark:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What `qpaths.evidence` says about its answer; `str` gives the text.
+    """What `qpaths.evidence` says about its answer. `str(verdict)` is the text.
 
-    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
-    command line ends with the exit code of the level.
+    `level` is "sound" if there are no findings, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command `qpaths evidence` ends with the exit code of the level. [The verdict](evidence.md#the-verdict) lists all
+    checks, and what they cannot see.
+
+    Attributes:
+        stopped: Why the call ended.
+        chosen: What was chosen, and why.
+        findings: What looks unreliable, and what to do about it.
+
+    Examples:
+        >>> stopped = Stop.BUDGET(spent=900, budget=1000, pilots=100)
+        >>> str(Verdict(stopped).level)
+        'sound'
+        >>> few = Finding.FEW_EFFECTIVE(total=200, ess=41.0, fewest=100)
+        >>> str(Verdict(stopped, findings=(few,)).level)
+        'doubtful'
     """
 
     stopped: Remark
@@ -249,7 +257,9 @@ class Verdict:
         lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
-            praise = getattr(self.stopped.kind, "praise", "islands agree, moves are accepted")
+            moved = all(remark.kind is not Note.WEIGHTS for remark in self.chosen)
+            praise = "the islands agree" + (", and moves are accepted" if moved else "")
+            praise = getattr(self.stopped.kind, "praise", praise)
             lines.append(f"nothing looks unreliable: {praise}.")
         lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)

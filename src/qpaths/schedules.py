@@ -16,13 +16,25 @@ from .arrays import as_float, logsumexp, namespace, quiet, sigmoid
 
 
 class AbstractSchedule(eqx.Module):
-    """The betas of a run, from 0 to 1: fixed beforehand, or found on the way (`AdaptiveSchedule`)."""
+    """The betas of a run, from 0 to 1: fixed before the run, or found during it (`AdaptiveSchedule`).
+
+    See [Schedules](algorithms.md#schedules). An adaptive one does not run under `jax.jit`.
+
+    Examples:
+        >>> isinstance(AdaptiveSchedule(), AbstractSchedule), isinstance(AdaptiveSchedule(), AbstractFixedSchedule)
+        (True, False)
+    """
 
 
 class AbstractFixedSchedule(AbstractSchedule):
-    """A schedule that is known before the run.
+    """A schedule that is known before the run, as AIS, BDMC and compiled runs need.
 
-    A new one has `betas`, a field or property: all of them, increasing, 0 and 1 included.
+    A subclass has `betas`, a field or property: all betas in increasing order, 0 and 1 included. Nothing checks the
+    betas of a subclass. `FixedSchedule` checks those that it is given. See [Schedules](algorithms.md#schedules).
+
+    Examples:
+        >>> isinstance(LinearSchedule(3), AbstractFixedSchedule)
+        True
     """
 
     betas: eqx.AbstractVar[Float[AnyArray, " num"]]
@@ -31,7 +43,11 @@ class AbstractFixedSchedule(AbstractSchedule):
 class LinearSchedule(AbstractFixedSchedule):
     """`num` equally spaced betas, endpoints included.
 
-    Simple and rarely good: most paths need small steps near the base. See `qpaths.equalize`.
+    Simple and rarely good: most paths need small steps near the base. See `qpaths.equalize`, and
+    [Schedules](algorithms.md#schedules).
+
+    Args:
+        num: Distributions, endpoints included, so there are `num - 1` steps; at least 2.
 
     Examples:
         >>> LinearSchedule(5).betas.tolist()
@@ -54,6 +70,9 @@ class SigmoidSchedule(AbstractFixedSchedule):
     Args:
         num: Distributions, endpoints included.
         rate: The larger, the denser at the ends.
+
+    Made for paths that change fastest near both ends. Most paths from a prior change fastest near the base: see
+    `qpaths.equalize`.
 
     Examples:
         >>> betas = SigmoidSchedule(5).betas
@@ -79,6 +98,14 @@ class LogUniformSchedule(AbstractFixedSchedule):
     """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019).
 
     The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest.
+
+    Args:
+        num: Distributions, endpoints included.
+        first: The smallest beta after 0, in (0, 1).
+
+    Examples:
+        >>> LogUniformSchedule(4, first=0.01).betas.round(3).tolist()
+        [0.0, 0.01, 0.1, 1.0]
     """
 
     num: int = eqx.field(static=True)
@@ -100,6 +127,11 @@ class FixedSchedule(AbstractFixedSchedule):
     """The given betas, increasing from 0 to 1.
 
     `FixedSchedule(result.betas)` repeats what an adaptive run has found, so that a new run need not adapt its betas.
+
+    Args:
+        betas: Numbers that increase strictly from 0 to 1; anything else is an error, except under `jax.jit`.
+
+    See [Schedules](algorithms.md#schedules).
 
     Examples:
         >>> FixedSchedule([0.0, 0.1, 1.0]).betas.size
@@ -185,6 +217,23 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
     and it adds up along the path to the barrier. Unlike that standard deviation it exists where part of the population
     falls off the support; where all of it does it is infinite. The conditional effective sample size is the share
     `exp(-length^2)` of the particles.
+
+    Args:
+        log_weights: Log weights of the particles before the step, up to a constant.
+        increments: Log incremental weights of the step, one for each particle.
+
+    Returns:
+        The length, a number from 0 to infinity.
+
+    It is estimated from the particles, so it is too small where the particles have not followed the path (Zhou,
+    Johansen and Aston, 2016, for the conditional ESS).
+
+    Examples:
+        >>> import numpy as np
+        >>> increments = np.log([1.0, 3.0])
+        >>> length = step_length(np.zeros(2), increments)
+        >>> round(float(np.exp(-(length**2))), 3)  # (1 + 3)^2 / (2 (1 + 9)): the conditional ESS of the step
+        0.8
     """
     xp = namespace(log_weights, increments)
     log_weights = log_weights - logsumexp(log_weights)
@@ -198,12 +247,27 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
 def respace(
     betas: Float[AnyArray, " old"], costs: Float[AnyArray, " steps"], num: int | None = None
 ) -> Float[AnyArray, " new"]:
-    """`num` betas, or as many as there are, placed so that every step has the same share of the total cost.
+    """Betas at which every step has the same share of the total cost.
 
-    `costs` are what each step costs now (a rejection rate, a discrepancy), none negative; in between the cumulative
-    cost is taken as linear in beta. A step without cost counts as a hundredth of the mean, so that the betas
-    stay apart; where no step costs anything the betas stay as they are. A step of infinite cost counts as the largest
-    finite one. Betas that are next to each other in floating point may become equal.
+    The cumulative cost is taken as linear in beta within each step, as in the round-based scheme of Syed,
+    Bouchard-Cote, Deligiannidis and Doucet (2022). Repeat with fresh costs until the betas settle, as `qpaths.equalize`
+    does.
+
+    Args:
+        betas: The betas now.
+        costs: What each step costs now, such as its length or a rejection rate; not negative. A step without cost
+            counts as a hundredth of the mean, so that the betas stay apart. An infinite cost counts as the largest
+            finite one.
+        num: How many betas to return; as many as there are by default.
+
+    Returns:
+        The new betas, from 0 to 1. Where no step costs anything the old betas come back. Betas that are neighbors in
+        floating point may become equal.
+
+    Examples:
+        >>> import numpy as np
+        >>> respace(np.array([0.0, 0.5, 1.0]), np.array([3.0, 1.0])).round(3).tolist()
+        [0.0, 0.333, 1.0]
     """
     xp = namespace(betas, costs)
     is_finite = xp.isfinite(costs)

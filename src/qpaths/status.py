@@ -6,6 +6,10 @@ import enum
 class Status(enum.IntEnum):
     """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
 
+    `UNFINISHED` is the status after Ctrl-C: the numbers belong to the last beta that was reached. A status other than
+    `OK` says that the samples are not draws from the target. See
+    [When something is wrong](algorithms.md#when-something-is-wrong).
+
     Examples:
         >>> Status(3).message
         'every particle has weight zero'
@@ -32,7 +36,18 @@ class Status(enum.IntEnum):
 
 
 class CollapsedError(FloatingPointError):
-    """No particle of a run has any weight: the target is -inf wherever they are.
+    """No particle of a run has any weight: the target is -inf at all of them.
 
-    Take a base that reaches the target, more particles, or smaller steps in beta.
+    Give a base that overlaps the target, more particles, or smaller steps in beta. Under `jax.jit`, where nothing can
+    be raised, `result.status` is `COLLAPSED` instead. See [When something is
+    wrong](algorithms.md#when-something-is-wrong).
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: jnp.where(x > 99.0, 0.0, -jnp.inf))
+        >>> try:
+        ...     result = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).run(path, key=jax.random.key(0))
+        ... except CollapsedError:
+        ...     print("the base does not reach the target")
+        the base does not reach the target
     """

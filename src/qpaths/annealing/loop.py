@@ -36,7 +36,25 @@ Recorded: TypeAlias = Any
 class Annealing(Module):
     """A run under way: everything but the state, which changes.
 
-    `betas` is None where the schedule is adaptive, and `target_ess` then says how.
+    Attributes:
+        evaluator: Evaluates the path.
+        kernel: Moves the particles.
+        population: How particles go from one beta to the next.
+        betas: All betas; None where the schedule is adaptive.
+        target_ess: How an adaptive schedule makes its steps; None otherwise.
+        max_num: The most steps of an adaptive schedule.
+        stream: The random numbers of the run.
+
+    `qpaths.annealing.begin` makes it. Use it with the state of the same run only. The tutorial [Write an
+    algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> annealing, state = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).begin(path, key=jax.random.key(0))
+        >>> annealing.num_stages, annealing.betas.tolist()
+        (2, [0.0, 0.5, 1.0])
     """
 
     evaluator: AbstractEvaluator
@@ -177,9 +195,30 @@ def anneal(
     observe: Observe | None = None,
     rows: list[Recorded] | None = None,
 ) -> tuple[State, Recorded]:
-    """All steps to beta = 1; the last state, and what was recorded after each step, stacked.
+    """All steps to beta = 1.
 
-    `choose`, `observe` and the `rows` of stages that were made before are for runs outside any transformation.
+    Args:
+        annealing: The run.
+        state: Its population, as a rule at beta = 0.
+        record: What to keep after each step, from the state and the statistics; the statistics by default.
+        choose: Takes the place of the schedule; only outside `jax.jit`.
+        observe: Called after each step with the state and the rows so far; only outside `jax.jit`.
+        rows: What was recorded in steps that were made before.
+
+    Returns:
+        The last state, and what was recorded, stacked along the steps. A run that fails ends early: see `state.fault`.
+
+    Inside `jax.jit` the loop is a compiled scan, and an adaptive schedule is an error. The tutorial [Write an
+    algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> annealing, state = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).begin(path, key=jax.random.key(0))
+        >>> state, stats = anneal(annealing, state)
+        >>> float(state.beta), stats["beta"].tolist()
+        (1.0, [0.5, 1.0])
     """
     if is_traced(annealing, state):
         return _scanned(annealing, state, record)

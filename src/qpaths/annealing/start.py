@@ -27,9 +27,30 @@ def begin(
     draw: tuple[Any, int] | None = None,
     points: Any = None,
 ) -> tuple[Annealing, State]:
-    """A run with the random numbers of `stream` and its population at beta = 0.
+    """A run and its population at beta = 0.
 
-    The population starts at exact draws from the base, `draw` being their stream and number, or at `points`.
+    Args:
+        path: Any path.
+        schedule: A fixed or an adaptive schedule.
+        kernel: Moves the particles. It is fitted to the first population.
+        population: How particles go from one beta to the next.
+        stream: The random numbers of the steps.
+        draw: A stream and a number: the population starts at that many exact draws from the base.
+        points: The population starts at these points instead. The weights are right only if they are draws from the
+            base.
+
+    Returns:
+        The run, and its state. The tutorial [Write an algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> first, steps = qp.evaluation.stream_for(jax.random.key(0), path).split(2)
+        >>> parts = qp.LinearSchedule(3), qp.RandomWalk(), Population()
+        >>> annealing, state = begin(path, *parts, stream=steps, draw=(first, 20))
+        >>> float(state.beta), state.particles.position.shape
+        (0.0, (20, 1))
     """
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     if population.devices is not None:
