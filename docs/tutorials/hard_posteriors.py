@@ -64,8 +64,8 @@ print(f"{narrow.log_evidence:.3f} +- {narrow.log_evidence_se:.3f}, exact 0, {nar
 #
 # ## Several modes
 #
-# Two modes far apart are no problem for ascents that start all over the prior: each becomes a component of the
-# reference. The verdict counts them.
+# Two modes far apart are no problem. Gradient ascents start all over the prior, and each mode that they find becomes a
+# component of the reference distribution. The verdict counts the modes.
 
 
 # %%
@@ -105,7 +105,7 @@ assert abs(many.log_evidence) < 4 * many.log_evidence_se
 
 # %% [markdown]
 # What you can do: break a symmetry. If labels can be exchanged, order them in the prior. Give a larger budget. A mode
-# that nobody finds is in no verdict: see [what fools all of them](is_it_right.md#what-fools-all-of-them).
+# that no run finds appears in no verdict: see [what fools all of them](is_it_right.md#what-fools-all-of-them).
 #
 # ## Hard bounds
 #

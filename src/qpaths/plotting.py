@@ -126,6 +126,7 @@ def plot_curves(
         >>> import qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
         >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+
         >>> ax = plot_curves(grid, path_densities(path, grid, betas), betas, ax=plt.subplots()[1])
         >>> len(ax.lines)
         3

@@ -66,6 +66,7 @@ def as_blackjax(algorithm: SMC, path: AbstractPath[Any]) -> Any:
         >>> import jax.numpy as jnp
         >>> import qpaths as qp
         >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+
         >>> smc = as_blackjax(qp.SMC(8, qp.LinearSchedule(3), qp.RandomWalk()), qp.GeometricPath(base, base))
         >>> state = jax.jit(smc.init)(jax.random.normal(jax.random.key(0), (8, 2)))  # draws from the base
         >>> float(state.tempering_param)

@@ -67,6 +67,7 @@ class AbstractEvaluator(abc.ABC):
         >>> path = qp.GeometricPath(base, lambda x: -3.0 * x[0])
         >>> stream = qp.evaluation.stream_for(jax.random.key(0), path)
         >>> evaluator = qp.evaluation.evaluator_of(path, stream, with_slopes=False)
+
         >>> particles = evaluator.particles(np.ones((2, 1)), with_slopes=False)  # evaluates both densities
         >>> evaluator.log_density(0.5, particles.features).tolist()  # evaluates nothing
         [-2.0, -2.0]

@@ -28,7 +28,7 @@ class StudentT(AbstractQGaussian):
         loc: The center.
         scale: The scale, not squared. The variance is scale^2 df / (df - 2) for df > 2.
 
-    See the paper, appendix D.1. A very large `df` costs no digits: the density tends to the normal one.
+    See the paper, appendix D.1. A large `df` costs no digits: the density tends to the normal one.
 
     Examples:
         >>> import jax.numpy as jnp

@@ -33,6 +33,7 @@ class FrozenKernel(KernelWrapper):
         >>> import numpy as np
         >>> import qpaths as qp
         >>> factors = np.array([[[2.0]], [[1.0]]])  # a random walk of width 2 at the base and 1 at the target
+
         >>> frozen = FrozenKernel(qp.RandomWalk(), np.array([0.0, 1.0]), factors)
         >>> frozen.needs_fit, round(float(frozen.params_at(0.5)[0, 0]), 3)  # scales go geometrically
         (False, 1.414)

@@ -95,6 +95,7 @@ def accept(
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), qp.Normal(0.0, 1.0))
         >>> stream = qp.arrays.stream_of(jax.random.key(0), host=True)
         >>> evaluator = qp.evaluation.evaluator_of(path, stream, with_slopes=False)
+
         >>> old, new = (evaluator.particles(np.full((1, 1), x), with_slopes=False) for x in (0.0, 1.0))
         >>> _, info = accept(np.array([0.5]), evaluator, 1.0, old, new, np.zeros(1))
         >>> round(float(info.acceptance[0]), 3)  # exp(-1/2)

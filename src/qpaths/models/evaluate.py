@@ -39,7 +39,7 @@ def evaluate_bounds(
 ) -> DecoderBounds:
     """Bidirectional Monte Carlo for each observation (Grosse, Ghahramani and Adams, 2015).
 
-    A kernel that needs fitting is fitted to each observation by a pilot population of its own. That costs more than the
+    A kernel that needs fitting is fitted to each observation by a separate pilot population. That costs more than the
     chains: `qpaths.tune(path_of, problems=...)` finds one kernel for all of them.
 
     Args:
@@ -63,8 +63,10 @@ def evaluate_bounds(
         >>> import jax
         >>> from qpaths.models import VAE
         >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
         >>> import qpaths as qp
         >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
         >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
         >>> bdmc = qp.BDMC(2, qp.LinearSchedule(5), kernel)
         >>> bounds = evaluate_bounds(DecoderProblem(model.decoder), images, latents, bdmc, key=jax.random.key(2))
@@ -109,8 +111,10 @@ def evaluate_lower(
         >>> import jax
         >>> from qpaths.models import VAE
         >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
         >>> import qpaths as qp
         >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
         >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
         >>> ais = qp.AIS(2, qp.LinearSchedule(5), kernel)
         >>> evaluate_lower(DecoderProblem(model.decoder), images, ais, key=jax.random.key(2)).lower.shape
@@ -141,8 +145,10 @@ def compile_bounds(
         >>> import jax
         >>> from qpaths.models import VAE
         >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
         >>> import qpaths as qp
         >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
         >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
         >>> compile_bounds(DecoderProblem(model.decoder), images, latents, qp.BDMC(2, qp.LinearSchedule(5), kernel))
     """
@@ -168,8 +174,10 @@ def compile_lower(
         >>> import jax
         >>> from qpaths.models import VAE
         >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
         >>> import qpaths as qp
         >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
         >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
         >>> compile_lower(DecoderProblem(model.decoder), images, qp.AIS(2, qp.LinearSchedule(5), kernel))
     """
