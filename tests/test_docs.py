@@ -133,6 +133,35 @@ def test_examples_in_docstrings(path):
     assert found.failed == 0
 
 
+def test_the_reference_shows_functions_and_not_the_modules_of_the_same_name():
+    """The site takes `from .tuning import tune` for the module `tuning/tune.py`."""
+    for node in ast.walk(ast.parse((SOURCE / "__init__.pyi").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            folder = SOURCE.joinpath(*node.module.split("."))
+            wrong = [alias.name for alias in node.names if (folder / f"{alias.name}.py").exists()]
+            assert not wrong, f"write `from .{node.module}.{wrong[0]} import {wrong[0]}` in __init__.pyi"
+
+
+def _broken_lists(text):
+    """Lines that begin an item but are no list on the site: without a blank line before, or indented by 1 to 3."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    item, found = re.compile(r"( *)(?:[-*]|\d+\.) "), []
+    for block in re.split(r"\n\s*\n|^#+ .*\n", text, flags=re.MULTILINE):
+        lines = block.strip("\n").split("\n")
+        starts = [line for line in lines if item.match(line)]
+        found += [line for line in starts if 0 < len(item.match(line)[1]) < 4]
+        found += starts[:1] if not item.match(lines[0]) and not lines[0].startswith(" ") else []
+    return found
+
+
+def test_lists_are_lists_on_the_site():
+    assert _broken_lists("Two things:\n- first\n- second") == ["- first"]
+    assert _broken_lists("1. first\n   - nested") == ["   - nested"]
+    assert not _broken_lists("## Heading\n1. first\n   goes on\n\n    - nested\n2. second\n\nText\nof two lines")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert not _broken_lists(page.read_text()), f"{page.name}: give lists a blank line before, and indent by four"
+
+
 def test_every_page_is_in_the_navigation():
     pages = set(re.findall(r"([\w/]+\.md)\s*$", (ROOT / "mkdocs.yml").read_text(), flags=re.MULTILINE))
     assert pages == {str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md")}
