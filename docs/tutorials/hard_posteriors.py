@@ -42,7 +42,8 @@ print(enough.summary())
 assert abs(enough.log_evidence) < 4 * enough.log_evidence_se
 
 # %% picture: Draws from the funnel. Horizontal axis, the first effect; vertical axis, the log scale. The cloud is wide at the top and very narrow at the bottom.
-drawn = np.random.default_rng(0).choice(len(enough.samples), 1500, p=np.asarray(jax.nn.softmax(enough.log_weights)))
+weights = np.asarray(jax.nn.softmax(enough.log_weights))
+drawn = np.random.default_rng(0).choice(len(weights), 1500, p=weights)
 ax = plt.subplots(layout="constrained", figsize=(5, 3.4))[1]
 ax.plot(enough.samples[drawn, 1], enough.samples[drawn, 0], ".", markersize=2)
 ax.set(xlabel="first effect", ylabel="log scale", xlim=(-15, 15))
