@@ -27,7 +27,8 @@ class DensityLike(Protocol):
     An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalized density. Endpoints are
     pytrees: their arrays can change without recompilation.
 
-    A plain function of one point becomes a `Density` by itself where a path is made.
+    Nothing checks that a base is normalized. A plain function of one point becomes a `Density` by itself where a path
+    is made.
 
     See [Write a path](tutorials/own_path.md).
 

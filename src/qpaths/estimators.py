@@ -162,7 +162,7 @@ class DerivativeMoments(NamedTuple):
 
     Attributes:
         mean: The mean, the integrand of thermodynamic integration.
-        variance: The variance.
+        variance: The variance. It does not exist where the derivative has heavy tails.
         slope: The derivative of the mean in beta. On the geometric path it is the variance.
 
     See [Thermodynamic integration](tempering.md#thermodynamic-integration).

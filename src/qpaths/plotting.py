@@ -86,7 +86,7 @@ def plot_path(
     Returns:
         The axes.
 
-    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures.
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. It needs points that are numbers.
 
     Examples:
         >>> import numpy as np
@@ -118,7 +118,7 @@ def plot_curves(
     Returns:
         The axes.
 
-    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures.
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. Nothing is normalized here.
 
     Examples:
         >>> import matplotlib.pyplot as plt
@@ -211,7 +211,7 @@ def plot_paths(
     Returns:
         The figure.
 
-    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures.
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. It needs points that are numbers.
 
     Examples:
         >>> import numpy as np

@@ -189,7 +189,7 @@ class Remark:
         kind: A member of `Note`, `Stop` or `Finding`. A kind called with its numbers makes the remark.
         values: Names and values of the numbers.
 
-    Let programs look at `kind` and the numbers. The sentences may change from version to version. See [The
+    Programs should look at `kind` and the numbers: the sentences may change from version to version. See [The
     verdict](evidence.md#the-verdict).
 
     Examples:

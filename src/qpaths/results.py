@@ -22,7 +22,7 @@ from .status import Status as Status
 class Stats(TypedDict, total=False):
     """Statistics of a run, one entry for each beta after the first.
 
-    The first five are always there. The others depend on the algorithm: use `stats.get(name)`.
+    The first five are always there. Not every algorithm has the others: use `stats.get(name)`.
     [The result](algorithms.md#the-result) says how to read them.
 
     Examples:

@@ -71,8 +71,8 @@ class SigmoidSchedule(AbstractFixedSchedule):
         num: Distributions, endpoints included.
         rate: The larger, the denser at the ends.
 
-    Made for paths that change fastest near both ends. Most paths from a prior change fastest near the base: see
-    `qpaths.equalize`.
+    Made for paths that change fastest near both ends. Most paths from a prior do not: they change fastest near the
+    base, see `qpaths.equalize`.
 
     Examples:
         >>> betas = SigmoidSchedule(5).betas
@@ -97,7 +97,8 @@ class SigmoidSchedule(AbstractFixedSchedule):
 class LogUniformSchedule(AbstractFixedSchedule):
     """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019).
 
-    The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest.
+    The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest. It is not made for
+    sampling: `qpaths.equalize` finds a schedule for that.
 
     Args:
         num: Distributions, endpoints included.

@@ -79,8 +79,8 @@ def iwae(path: AbstractPath[Any], *, key: PRNGKey, num_samples: int) -> Scalar:
         num_samples: Samples of the base. More make the bound tighter.
 
     Returns:
-        The estimate, which can be differentiated. With more samples the gradient of an encoder has more noise relative
-        to its size (Rainforth et al., 2018).
+        The estimate, which can be differentiated. Too many samples do harm to an encoder: its
+        gradient then has more noise relative to its size (Rainforth et al., 2018).
 
     Examples:
         >>> import jax

@@ -133,7 +133,7 @@ def q_from_shape(shape: ScalarLike) -> ScalarLike:
     """q = (2 xi + 1) / (xi + 1) of the generalized Pareto density (paper, appendix D.1).
 
     Args:
-        shape: xi, above -1.
+        shape: xi; -1 or less is an error.
 
     Returns:
         q, below 2.

@@ -39,7 +39,7 @@ def per_particle(values: AnyArray, num: int) -> AnyArray:
 
     Args:
         values: An array with a leading axis of groups.
-        num: The number of particles, a multiple of the number of groups.
+        num: The number of particles. It must be a multiple of the number of groups.
 
     Returns:
         An array with one entry for each particle. A single group is returned as it is, because it broadcasts.

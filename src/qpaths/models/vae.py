@@ -40,7 +40,7 @@ class VAE(eqx.Module):
         encoder: Maps an observation to a normal `q(z | x)`.
         decoder: Maps a latent point to pixels.
 
-    `VAE.random(key)` has the sizes of the paper (784-200-200-50, tanh). Pixels lie in [0, 1].
+    `VAE.random(key)` has the sizes of the paper (784-200-200-50, tanh). Pixels must lie in [0, 1].
 
     Examples:
         >>> import jax

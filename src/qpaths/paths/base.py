@@ -112,7 +112,8 @@ class AbstractPath(Module, Generic[Features]):
 class Ordered(Protocol):
     """A path of a family over `q = 1 - delta`; tuning may choose another member of the family.
 
-    `GeometricPath`, `ArithmeticPath` and `QPath` are such paths. A path without an order is left as it is.
+    `GeometricPath`, `ArithmeticPath` and `QPath` are such paths. A path without an order cannot be tuned in q, and is
+    left as it is.
 
     See [The rules](tutorials/own_path.md#the-rules).
 
