@@ -98,7 +98,7 @@ def _typical(gains: dict[str, Gain]) -> float:
 
 
 def _listed(names: list[str]) -> str:
-    return ", ".join(PROBLEMS[name][0] for name in names) if names else "none"
+    return ", ".join(PROBLEMS[name][0] for name in names)
 
 
 def _summary(cells: Cells) -> str:
@@ -108,7 +108,7 @@ def _summary(cells: Cells) -> str:
     for tuned in _levels(cells):
         gains, varying = _gains(cells, tuned), _gains(cells, tuned, varying=True)
         errors = [cell.rms()[cell.geometric] for (_, what), cell in cells.items() if what == tuned]
-        helped = f"{len(winners(gains))} of {len(gains)}: {_listed(winners(gains))}"
+        helped = ": ".join([f"{len(winners(gains))} of {len(gains)}", *filter(None, [_listed(winners(gains))])])
         numbers = [f"{np.median(errors):.2g} nats", f"{_typical(gains):.2f}", helped, f"{_typical(varying):.2f}"]
         lines.append(f"| {LABELS[tuned]} | {' | '.join(numbers)} |")
     note = """Errors are medians over the problems, and gains are geometric means over them. The last column compares
@@ -124,13 +124,13 @@ def _advice(cells: Cells) -> str:
     for tuned in levels:
         gains = _gains(cells, tuned)
         helped, harmed = winners(gains), losers(gains)
-        words = f"- **{LABELS[tuned].capitalize()}.** The q of the bound helps beyond noise on {len(helped)} of "
+        words = f"- **{LABELS[tuned].capitalize()}.** The chosen q helps beyond noise on {len(helped)} of "
         words += f"{len(gains)} problems"
         if helped:
             most = max(helped, key=lambda name: gains[name].ratio)
             words += f', most of all on "{PROBLEMS[most][0]}": {gains[most].ratio:.3g} times smaller errors with q = '
             words += f"{gains[most].chosen}"
-        words += f". It harms beyond noise on {len(harmed)}" + (f" ({_listed(harmed)})." if harmed else ".")
+        words += f". It harms beyond noise on {len(harmed) or 'none'}" + (f" ({_listed(harmed)})." if harmed else ".")
         lines.append(_filled(words, "  "))
     return "\n".join([*lines, "", _other_parts(cells, levels[0], levels[-1]), "", _varying(cells, levels)])
 

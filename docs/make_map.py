@@ -43,6 +43,7 @@ ROOMS = {
     "kernels": ("parts of a run", "AbstractKernel, RandomWalk, HMC, MALA, FrozenKernel"),
     "evaluation": ("parts of a run", "densities at many points: NumPy on the host, JAX when compiled"),
     "schedules": ("parts of a run", "which betas"),
+    "next_beta": ("parts of a run", "where an adaptive schedule goes"),
     "resampling": ("parts of a run", "which particles survive"),
     "estimators": ("parts of a run", "log evidence from arrays"),
     "standard_errors": ("parts of a run", "how far it may be off"),
@@ -68,6 +69,8 @@ ROOMS = {
     "naming": ("tools", "of arrays in trees"),
     "draws_remarks": ("tools", "verdicts on draws"),
     "remarks": ("tools", "verdicts"),
+    "reasons": ("tools", "phrases in them"),
+    "status": ("tools", "how a run ended"),
     "progress": ("tools", "bars and lines"),
     "workers": ("tools", "executors"),
 }

@@ -3,10 +3,11 @@
 import ast
 import dataclasses
 import doctest
+import enum
 import functools
 import importlib
 import inspect
-import operator
+import itertools
 import re
 import runpy
 from pathlib import Path
@@ -40,10 +41,14 @@ def test_the_reference_has_every_public_name():
 def test_the_reference_has_no_other_names():
     assert len(set(_entries())) == len(_entries())
     for entry in _entries():
-        module, _, name = entry.rpartition(".")
-        owner = importlib.import_module(module)
-        if not hasattr(owner, name):
-            importlib.import_module(entry)  # a module, or an error that says which name is gone
+        _object(entry)
+
+
+def _object(entry):
+    module, _, name = entry.rpartition(".")
+    owner = importlib.import_module(module)
+    # A module, or an error that says which name is gone.
+    return getattr(owner, name) if hasattr(owner, name) else importlib.import_module(entry)
 
 
 @pytest.mark.parametrize(("module", "names"), [("qpaths", "_MOVED"), ("qpaths.models", "_RENAMED")])
@@ -63,15 +68,58 @@ PROMISED = (
 """Names that are promised beyond those at the root."""
 
 
-def test_every_promised_name_has_an_example():
-    package = importlib.import_module("qpaths")
-    objects = {name: operator.attrgetter(name)(package) for name in (*_public(), *PROMISED)}
-    without = [
-        name
-        for name, value in objects.items()
-        if not inspect.ismodule(value) and ">>>" not in (inspect.getdoc(value) or "")
-    ]
+def test_the_reference_has_every_promised_name():
+    assert {f"qpaths.{name}" for name in PROMISED} <= set(_entries())
+
+
+@functools.cache
+def _objects():
+    """What the reference documents, by name, without modules."""
+    objects = {entry: _object(entry) for entry in _entries()}
+    return {entry: value for entry, value in objects.items() if not inspect.ismodule(value)}
+
+
+def _arguments(value):
+    """The arguments that a person gives: none for protocols, exceptions, enumerations and typed dictionaries."""
+    if inspect.isclass(value) and (
+        issubclass(value, BaseException | enum.Enum | dict) or getattr(value, "_is_protocol", False)
+    ):
+        return []
+    return [name for name in inspect.signature(value).parameters if name != "self"]
+
+
+def _is_described(name, value):
+    """Whether an argument stands in a list of the docstring, or is a field with a string below it."""
+    if re.search(rf"^ +\*{{0,2}}{name}: ", inspect.getdoc(value), flags=re.MULTILINE):
+        return True
+    fields = ast.parse(inspect.getsource(inspect.unwrap(value))).body[0].body
+    described = [a for a, b in itertools.pairwise(fields) if isinstance(a, ast.AnnAssign) and isinstance(b, ast.Expr)]
+    return name in [field.target.id for field in described]
+
+
+def test_every_name_of_the_reference_has_an_example():
+    without = [name for name, value in _objects().items() if ">>>" not in (inspect.getdoc(value) or "")]
     assert not without, f"{without} have no example in their docstrings"
+
+
+def test_every_name_of_the_reference_describes_its_arguments():
+    missing = {
+        name: [argument for argument in _arguments(value) if not _is_described(argument, value)]
+        for name, value in _objects().items()
+    }
+    missing = {name: arguments for name, arguments in missing.items() if arguments}
+    assert not missing, f"add these to the `Args` or `Attributes` of their docstrings: {missing}"
+
+
+def test_every_function_of_the_reference_says_what_it_returns():
+    functions = {name: value for name, value in _objects().items() if inspect.isfunction(inspect.unwrap(value))}
+    silent = [
+        name
+        for name, value in functions.items()
+        if "Returns:" not in inspect.getdoc(value) and inspect.signature(value).return_annotation not in (None, "None")
+    ]
+    assert functions
+    assert not silent, f"{silent} return something: add `Returns` to their docstrings"
 
 
 WITH_EXAMPLES = [path for path in sorted(SOURCE.rglob("*.py")) if ">>>" in path.read_text()]
@@ -83,6 +131,35 @@ def test_examples_in_docstrings(path):
     found = doctest.testmod(module)
     assert found.attempted > 0
     assert found.failed == 0
+
+
+def test_the_reference_shows_functions_and_not_the_modules_of_the_same_name():
+    """The site takes `from .tuning import tune` for the module `tuning/tune.py`."""
+    for node in ast.walk(ast.parse((SOURCE / "__init__.pyi").read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            folder = SOURCE.joinpath(*node.module.split("."))
+            wrong = [alias.name for alias in node.names if (folder / f"{alias.name}.py").exists()]
+            assert not wrong, f"write `from .{node.module}.{wrong[0]} import {wrong[0]}` in __init__.pyi"
+
+
+def _broken_lists(text):
+    """Lines that begin an item but are no list on the site: without a blank line before, or indented by 1 to 3."""
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    item, found = re.compile(r"( *)(?:[-*]|\d+\.) "), []
+    for block in re.split(r"\n\s*\n|^#+ .*\n", text, flags=re.MULTILINE):
+        lines = block.strip("\n").split("\n")
+        starts = [line for line in lines if item.match(line)]
+        found += [line for line in starts if 0 < len(item.match(line)[1]) < 4]
+        found += starts[:1] if not item.match(lines[0]) and not lines[0].startswith(" ") else []
+    return found
+
+
+def test_lists_are_lists_on_the_site():
+    assert _broken_lists("Two things:\n- first\n- second") == ["- first"]
+    assert _broken_lists("1. first\n   - nested") == ["   - nested"]
+    assert not _broken_lists("## Heading\n1. first\n   goes on\n\n    - nested\n2. second\n\nText\nof two lines")
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert not _broken_lists(page.read_text()), f"{page.name}: give lists a blank line before, and indent by four"
 
 
 def test_every_page_is_in_the_navigation():

@@ -8,7 +8,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
-    ["_files"],
+    ["_files", "reasons", "status"],
     ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "workers"],
     ["memory", "chunks", "verdict"],
     ["arrays", "draws_remarks", "naming", "devices"],
@@ -21,7 +21,7 @@ LAYERS = [
     ["paths.parametric", "paths.power_mean", "paths.reversed"],
     ["paths"],
     ["evaluation.layout", "schedules", "resampling", "estimators", "standard_errors"],
-    ["evaluation.packing"],
+    ["evaluation.packing", "next_beta"],
     ["evaluation.spread"],
     ["evaluation.base", "evaluation.numpy_density"],
     ["evaluation.traced"],

@@ -99,7 +99,7 @@ def test_the_page_says_where_a_peer_is_ahead(peers, tmp_path):
     text = page.read_text()
     assert "on 1 of 2 problems (wanted: 8 of 10): funnel." in text
     assert "dynesty (default) is ahead on pima: RMS error 0.1000 in 2.0 CPU s" in text
-    assert "Within two error bars are 100% of 2 answers of qpaths. No package has a higher share." in text
+    assert "100% of 2 answers of qpaths are within two error bars. No package has a higher share." in text
     assert "Of 100 pairs of a package and a problem 97 have not been run yet; 0 have more effort too." in text
     assert "failed: ValueError: a / b" in text
     assert "TFP SMC could not be installed: ERROR: none" in text

@@ -17,7 +17,8 @@ def _python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
 
-PAGES = ["README.md", *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md"))]  # test_tutorials.py runs the others
+# `test_tutorials.py` runs the tutorials, and the example of the home page is that of the README.
+PAGES = ["README.md", *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md") if p.name != "index.md")]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -28,6 +29,13 @@ def test_examples_run(page):
         done = _python("\n".join(blocks))
         assert done.returncode == 0, done.stderr
         assert "nan" not in done.stdout
+
+
+def test_the_home_page_shows_the_example_of_the_readme():
+    shown = re.compile(r"```python\n.*?\n    Evidence: .*?verdict: sound\.\n", flags=re.DOTALL)
+    readme, home = ((ROOT / page).read_text() for page in ("README.md", "docs/index.md"))
+    assert shown.findall(home) == shown.findall(readme)
+    assert shown.findall(home)
 
 
 def _log_evidence_on_a_grid():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.schedules import next_beta
+from qpaths.next_beta import next_beta
 
 
 def test_betas():

@@ -15,17 +15,17 @@ WHY = {
 """What is special about a problem on which packages come close."""
 HEAD = """# Comparison with other packages
 
-The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Everyone runs with the
-defaults of its documentation and may run with a setting for more effort. Nothing is tuned for a problem. The page and
-its pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
+The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Each package runs with
+the defaults of its documentation, and may also run with a setting for more effort. Nothing is tuned for a problem. The
+page and its pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
 
 - Each run is a cold process on one core in a separate environment. CPU seconds include imports and compilation.
-- All count in 64 bits. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX; the formulas
-  are one text (`benchmarks/peers/densities.py`). Nested samplers get the map from the unit cube.
+- All compute in double precision. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX, from
+  the same formulas (`benchmarks/peers/densities.py`). Nested samplers get the map from the unit cube.
 - A gradient counts as two evaluations. PyMC does not report evaluations.
 - A run is stopped at its limit of CPU seconds. A package that was stopped on a problem is not run there again.
-- At equal error: the less accurate of the two is charged for the smaller error by the square-root law (half the error
-  takes four times the CPU seconds); imports are not charged again. Of the two efforts the better one counts. The error
+- *At equal error* extrapolates the CPU seconds of the less accurate of the two packages to the smaller error. Half the
+  error takes four times the CPU seconds; imports are not counted again. The better of the two efforts counts. The error
   is the root-mean-square error, and no less than the package's own error bar, because a few runs may be lucky.
 """
 
@@ -112,7 +112,7 @@ def coverage_sentence(cells, titles):
         return "No answer of qpaths has an error bar yet."
     higher = [peer for peer, share in shares.items() if share > shares[OURS]]
     texts = [f"{titles[peer]} ({sum(covered[peer])} of {len(covered[peer])})" for peer in higher]
-    return f"Within two error bars are {shares[OURS]:.0%} of {len(covered[OURS])} answers of qpaths. " + (
+    return f"{shares[OURS]:.0%} of {len(covered[OURS])} answers of qpaths are within two error bars. " + (
         f"Higher shares: {', '.join(texts)}." if texts else "No package has a higher share."
     )
 

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Clusters: many cores and many machines
 #
-# Two things run over many workers: the points of one `evidence` call, and the runs of a sweep. The numbers are the same with
-# any number of workers.
+# Two things can be spread over many workers: the points of one `evidence` call, and the runs of a sweep. The numbers are
+# the same with any number of workers.
 #
 # ## One call
 #

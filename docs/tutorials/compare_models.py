@@ -6,7 +6,8 @@
 #
 # ## A line or a constant?
 #
-# We take 20 noisy points on a line. The models differ in the columns of their design matrix.
+# We take 20 noisy points on a line. The models are polynomials of degree 0, 1 and 2: they differ in the columns of their
+# design matrix.
 
 # %%
 import jax

@@ -82,8 +82,8 @@ assert bounds.averaged().lower[0] - 0.3 < exact < bounds.averaged().upper[0] + 0
 #     algorithm = qp.BDMC(10, tuned.schedule, tuned.kernel)
 #     bounds = evaluate_bounds(tuned.path, counts, latents, algorithm, key=key)
 #
-# On the decoder of the paper, with 500 distributions of 10 leapfrog steps, this brings the gap from 7.19 nats to 0.14
-# (`benchmarks/results/omniglot.md`).
+# On the decoder of the paper, with 500 distributions of 10 leapfrog steps, this brings the gap from 7.1 nats to 0.12
+# ([Experiments](../experiments.md#generative-models)).
 #
 # ## On a GPU
 #

@@ -38,9 +38,13 @@ print(result.summary())
 # - The first line is the answer: the log evidence in nats, with its standard error. Two standard errors are a 95 %
 #   interval.
 # - *Effective* is how many independent draws from the posterior the weighted draws are worth.
-# - `stopped` says why the call ended. Without other wishes that is a standard error of 0.005, or a million evaluations
-#   of the model. A gradient counts as two.
-# - `chosen` lists decisions: here the path starts at a distribution fitted to the posterior, which makes it short.
+# - `stopped` says why the call ended. By default it ends at a standard error of 0.005 or after a million evaluations of
+#   the model, whichever comes first. A gradient counts as two evaluations. *Pilots* are the short runs that choose the
+#   settings.
+# - `chosen` lists decisions. Here the sampler does not start from the prior, but from a distribution that was fitted to
+#   the posterior. It is so close that weights alone turn its draws into posterior draws.
+# - `nothing looks unreliable` sums up the checks. The answer is the mean over independent runs, called *islands*, and
+#   these agree.
 # - `verdict` is `sound`, `doubtful` or `wrong`. [Is the number right?](is_it_right.md) explains it.
 #
 # With two variables we can check the answer by summing over a fine grid.
@@ -58,7 +62,7 @@ assert abs(result.log_evidence - exact) < 4 * result.log_evidence_se
 # ## The posterior comes with it
 #
 # `result.samples` has the variables by name, in their own units. Each draw has a weight, so use `result.log_weights` in
-# averages. The pictures do so.
+# averages. The plots do.
 
 # %% picture: Histograms of mu and sigma under the posterior, and a scatter plot of the two. mu lies near 10.3, sigma near 0.8 with a long tail.
 weights = jax.nn.softmax(result.log_weights)
@@ -72,8 +76,8 @@ plot_posterior(result)
 # ## More accuracy
 #
 # Ask for a smaller standard error, or give a limit: `budget` counts evaluations, `seconds` counts time from the call
-# on. This call takes a second, because the model is already compiled. Other data of the same shape compile nothing
-# either.
+# on. This call takes about a second, because the model is already compiled. New data of the same shape need no new
+# compilation either.
 
 # %%
 finer = qp.evidence(prior=prior, log_likelihood=log_likelihood, data=y, standard_error=0.002, key=jax.random.key(1))

@@ -42,7 +42,8 @@ print(enough.summary())
 assert abs(enough.log_evidence) < 4 * enough.log_evidence_se
 
 # %% picture: Draws from the funnel. Horizontal axis, the first effect; vertical axis, the log scale. The cloud is wide at the top and very narrow at the bottom.
-drawn = np.random.default_rng(0).choice(len(enough.samples), 1500, p=np.asarray(jax.nn.softmax(enough.log_weights)))
+weights = np.asarray(jax.nn.softmax(enough.log_weights))
+drawn = np.random.default_rng(0).choice(len(weights), 1500, p=weights)
 ax = plt.subplots(layout="constrained", figsize=(5, 3.4))[1]
 ax.plot(enough.samples[drawn, 1], enough.samples[drawn, 0], ".", markersize=2)
 ax.set(xlabel="first effect", ylabel="log scale", xlim=(-15, 15))
@@ -64,8 +65,8 @@ print(f"{narrow.log_evidence:.3f} +- {narrow.log_evidence_se:.3f}, exact 0, {nar
 #
 # ## Several modes
 #
-# Two modes far apart are no problem for ascents that start all over the prior: each becomes a component of the
-# reference. The verdict counts them.
+# Two modes far apart are no problem. Gradient ascents start all over the prior, and each mode that they find becomes a
+# component of the reference distribution. The verdict counts the modes.
 
 
 # %%
@@ -105,7 +106,7 @@ assert abs(many.log_evidence) < 4 * many.log_evidence_se
 
 # %% [markdown]
 # What you can do: break a symmetry. If labels can be exchanged, order them in the prior. Give a larger budget. A mode
-# that nobody finds is in no verdict: see [what fools all of them](is_it_right.md#what-fools-all-of-them).
+# that no run finds appears in no verdict: see [what fools all of them](is_it_right.md#what-fools-all-of-them).
 #
 # ## Hard bounds
 #

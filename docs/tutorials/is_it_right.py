@@ -6,8 +6,9 @@
 #
 # ## The standard error
 #
-# It comes from one run. To see whether it has the right size, take a problem with a known answer and run it with many
-# keys. Here the prior is normal, the likelihood is normal, and the exact log evidence is `-log 5 - 4/5`.
+# The standard error is estimated from a single run. To see whether it has the right size, take a problem with a known
+# answer and run it with many keys (JAX's random seeds). Here the prior is normal, the likelihood is normal, and the exact
+# log evidence is `-log 5 - 4/5`.
 
 # %% picture: Six estimates with error bars of two standard errors around a horizontal line, the exact log evidence. The bars touch the line.
 import jax
@@ -88,7 +89,7 @@ finding = mistaken.verdict.findings[0]
 print(finding.kind.name, f"{finding.ratio:.2f}")
 
 # %% [markdown]
-# A number that rests on too little is `doubtful`: [When the posterior is hard](hard_posteriors.md) has such cases. [The
+# An answer that rests on too few draws is `doubtful`: [When the posterior is hard](hard_posteriors.md) has such cases. [The
 # log evidence of your model](../evidence.md#the-verdict) lists all checks.
 #
 # ## The certificate
@@ -171,8 +172,8 @@ assert abs(known.log_evidence - exact) < 4 * known.log_evidence_se
 # %% [markdown]
 # Three habits catch most errors of this kind:
 #
-# 1. Run a second key, and start from other draws (`evidence_from_draws` with the draws of another sampler).
+# 1. Run again with another key, and compare with `evidence_from_draws` on the draws of another sampler.
 # 2. Look at the posterior. Does it contain what you know about the problem?
-# 3. Simulate data from the model and use the certificate. Modes that the prior produces then show up.
+# 3. Simulate data from the model and use the certificate. If the prior produces such modes, the gap shows it.
 #
 # Next: [Compare models](compare_models.md)

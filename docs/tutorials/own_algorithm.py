@@ -89,8 +89,8 @@ result = qp.drive(algorithm, path, key=jax.random.key(0), progress=False)  # the
 #   Take weights from the state, or from `path.log_ratio`, and from nowhere else.
 # - `state.fault` is the first problem of the run. Call `qpaths.algorithms.checks.raise_fault` in `finish` to raise it
 #   with the point and the density that caused it.
-# - A kernel that is fitted to the particles that it moves biases the evidence. `AIS` fits it in a pilot and freezes it;
-#   `SMC` fits each half of the particles to the other half.
+# - A kernel that is fitted to the particles that it moves biases the evidence. `AIS` fits it in a pilot and freezes it.
+#   `SMC` moves each half of the particles with a kernel that is fitted to the other half.
 #
 # ## Keep more of a run
 #

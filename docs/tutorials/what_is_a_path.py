@@ -8,7 +8,7 @@
 # ## The geometric path
 #
 # The usual path multiplies powers of both ends, `base^(1-beta) target^beta`. Here are the densities between two normal
-# distributions, N(-4, 3) and N(4, 1), by beta from bottom to top.
+# distributions with means -4 and 4 and variances 3 and 1, by beta from bottom to top.
 
 # %% picture: Ridges of normalized densities, from the base at the bottom to the target at the top. The bump moves from minus four to plus four and becomes narrower.
 import jax
@@ -39,8 +39,8 @@ plot_paths(values, grid, np.linspace(0, 1, 9))
 
 # %% [markdown]
 # The geometric path carries a single bump through places where neither end has mass. The mixture never goes there: mass
-# vanishes on one side and appears on the other. In between are paths that do some of both. Try it yourself on the
-# explorer page of this site.
+# vanishes on one side and appears on the other. In between are paths that do some of both. Try it yourself in the
+# [explorer](../explorer/index.html).
 #
 # ## What one step costs
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Your own model: NumPyro, draws, PyMC, NumPy
 #
-# `qpaths` takes models as they are. Transforms, Jacobians and samplers come with them, and the posterior has your
-# names.
+# `qpaths` takes models as they are. Transforms, Jacobians and samplers come with them, and posterior
+# draws have the names of your variables.
 #
 # ## From NumPyro
 
@@ -38,7 +38,7 @@ print({name: values.shape for name, values in result.samples.items()})
 # ## From draws that you already have
 #
 # You ran NUTS and want the evidence of the same model. `evidence_from_draws` fits a distribution to half of the draws
-# and builds a bridge to the other half. The standard error counts the autocorrelation of the chains.
+# and compares it with the other half by bridge sampling. The standard error counts the autocorrelation of the chains.
 
 # %%
 mcmc = MCMC(NUTS(measurements), num_warmup=300, num_samples=500, progress_bar=False)
@@ -70,7 +70,7 @@ import pymc as pm
 from qpaths.adapters import from_pymc
 
 with pm.Model() as measurements_in_pymc:
-    mu = pm.Normal("mu", 0.0, np.array(2.0))
+    mu = pm.Normal("mu", 0.0, 2.0)
     sigma = pm.HalfNormal("sigma", 1.0)
     pm.Normal("y", mu, sigma, observed=np.array(y))
 

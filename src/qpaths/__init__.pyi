@@ -34,8 +34,8 @@ from .families import MultivariateNormal as MultivariateNormal
 from .families import MultivariateStudentT as MultivariateStudentT
 from .families import Normal as Normal
 from .families import StudentT as StudentT
-from .front_door import evidence as evidence
 from .front_door import evidence_from_draws as evidence_from_draws
+from .front_door.evidence import evidence as evidence
 from .kernels import HMC as HMC
 from .kernels import MALA as MALA
 from .kernels import IndependentMH as IndependentMH
@@ -56,7 +56,7 @@ from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
 from .schedules import SigmoidSchedule as SigmoidSchedule
 from .tuning import choose_q as choose_q
-from .tuning import equalize as equalize
-from .tuning import tune as tune
+from .tuning.equalize import equalize as equalize
+from .tuning.tune import tune as tune
 
 __version__: str

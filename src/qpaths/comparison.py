@@ -31,10 +31,24 @@ _HEADER = ("model", "log evidence", "se", "log BF to best", "se", "probability",
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """Models by evidence, the best one first.
+    """Models by evidence, the best one first. `qpaths.compare` makes it.
 
     `str()` is a table in plain text. `rich.print` and notebooks show it as tables, `to_pandas()` returns a data frame,
-    and `qpaths.plotting.plot_compare` draws it.
+    and `qpaths.plotting.plot_compare` draws it. [Compare models](tutorials/compare_models.md) says how to read it. The
+    standard errors of two models are taken as independent.
+
+    Attributes:
+        names: The names of the models.
+        log_evidence: Their log evidences.
+        log_evidence_se: The standard errors of these.
+        log_prior: Log prior probabilities of the models.
+        levels: Of the verdicts: sound, doubtful or wrong; empty where there is none.
+
+    Examples:
+        >>> import numpy as np
+        >>> table = Comparison(("a", "b"), np.array([-1.0, -3.0]), np.array([0.3, 0.4]), np.log([0.5, 0.5]), ("", ""))
+        >>> table.log_bayes_factor("a", "b"), table.probabilities.round(3).tolist()
+        ((2.0, 0.5), [0.881, 0.119])
     """
 
     names: tuple[str, ...]
@@ -164,7 +178,11 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
 
     Results on different data cannot be compared. That is an error where the results know their data: those of
     `evidence(..., data=...)` and of models from NumPyro or PyMC do.
+    [Compare models](tutorials/compare_models.md) says how to read the table (Kass and Raftery, 1995, on Bayes factors).
+    A Bayes factor depends on the priors of the models, also where the posteriors do not.
 
+    Returns:
+        A `Comparison`: the models by evidence, with log Bayes factors and posterior probabilities.
 
     Examples:
         >>> import jax

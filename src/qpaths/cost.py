@@ -16,6 +16,9 @@ class Cost:
         base_gradient: Values with gradient of the base.
         target_gradient: Values with gradient of the target.
 
+    A gradient counts as two values in `total`. Costs are counted from the settings of a run, so evaluations that a
+    density makes inside itself are not seen. See [The result](algorithms.md#the-result).
+
     Examples:
         >>> total = Cost.values(100) + 3 * Cost.gradients(50)
         >>> total.target, total.target_gradient, total.total

@@ -21,6 +21,13 @@ def log_q(u: RealLike, q: RealLike) -> FloatArray:
 
     Defined for u >= 0 (NaN below). At u = 0 it is `-1/(1-q)` for q < 1 and `-inf` otherwise.
 
+    Args:
+        u: A number or array, at least 0.
+        q: The order, broadcast against `u`.
+
+    Returns:
+        The q-logarithm of each entry, NaN where `u` is negative.
+
     Examples:
         >>> float(log_q(4.0, 0.5))  # 2 (sqrt(4) - 1)
         2.0
@@ -66,6 +73,15 @@ def exp_q(x: RealLike, q: RealLike) -> FloatArray:
 
     The inverse of `log_q`. For q < 1 it is 0 for `x <= -1/(1-q)`; for q > 1 it is `inf` for `x >= 1/(q-1)`.
 
+    Args:
+        x: A number or array.
+        q: The order, broadcast against `x`.
+
+    Returns:
+        The q-exponential of each entry.
+
+    Beyond the ends of its support it is 0 or `inf`, never NaN. There it does not invert `log_q`.
+
     Examples:
         >>> float(exp_q(2.0, 0.5))  # (1 + 2/2)^2
         4.0
@@ -83,6 +99,11 @@ def log_power_mean(
         weights: Non-negative; they are divided by their sum. An input of weight zero does not count, whatever it is.
         q: Any real number: q = 0 is the arithmetic mean, q = 1 the geometric, q = 2 the harmonic, q = +inf the minimum
             and q = -inf the maximum.
+
+    Returns:
+        One log mean for each row of inputs: the shape of `log_u` without its last axis.
+
+    Weights that are all zero give NaN.
 
     Examples:
         >>> import numpy as np
@@ -127,6 +148,9 @@ def log_generalized_mean(
         inverse: The inverse of `transform`. It maps the mean of h to a log.
 
     Power means have `log_power_mean`, which loses no digits. `GeneralizedMeanPath` is the mean of two densities.
+
+    Returns:
+        One log mean for each row of inputs: the shape of `log_u` without its last axis.
 
     Examples:
         >>> import jax.numpy as jnp

@@ -26,6 +26,16 @@ class DensityLike(Protocol):
 
     An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalized density. Endpoints are
     pytrees: their arrays can change without recompilation.
+
+    Nothing checks that a base is normalized. A plain function of one point becomes a `Density` by itself where a path
+    is made.
+
+    See [Write a path](tutorials/own_path.md).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> isinstance(qp.Normal(0.0, 1.0), DensityLike)
+        True
     """
 
     def log_prob(self, x: Point, /) -> Any: ...
@@ -47,6 +57,9 @@ class Density(eqx.Module):
     on the host only.
 
         prior = Density(lambda x: -0.5 * jnp.sum(x**2), lambda key: jax.random.normal(key, (2,)))
+
+    [Densities that are not JAX](engine.md#densities-that-are-not-jax) has more on NumPy. Nothing checks here that a
+    sampler matches its density: `qpaths.evidence` does.
 
     Examples:
         >>> import jax.numpy as jnp
@@ -97,6 +110,12 @@ class forgiving:  # noqa: N801
     `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both: the answer
     is that of a model without the points at which the function fails. Errors in other processes (`executor`) are not
     counted.
+
+    Returns:
+        A function that can take its place.
+
+    Use it for failures that are part of the problem, such as parameters at which a solver diverges. It also hides
+    mistakes in the code: run without it first. See [Your model, by name](your_model.md#priors-as-objects).
 
     Examples:
         >>> import numpy as np
@@ -184,7 +203,20 @@ def as_density(value: Any, name: str) -> DensityLike:
 def endpoint(name: str) -> Callable[[Any], DensityLike]:
     """Converter for the field of a path that holds a density: a plain function becomes a `Density`.
 
-    base: DensityLike = eqx.field(converter=endpoint("base"))
+        base: DensityLike = eqx.field(converter=endpoint("base"))
+
+    Args:
+        name: The name of the field, for errors.
+
+    Returns:
+        The converter. It raises a `TypeError` for what is neither a density nor a function.
+
+    See [Write a path](tutorials/own_path.md).
+
+    Examples:
+        >>> converted = endpoint("base")(lambda x: -x)
+        >>> type(converted).__name__
+        'Density'
     """
     return lambda value: as_density(value, name)
 

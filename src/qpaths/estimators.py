@@ -40,6 +40,20 @@ def neighbor_log_ratios(
     Returns:
         `forward[i]`, which is `log pi_{i+1} - log pi_i` at the states of beta i, and `reverse[i]`, which is
         `log pi_i - log pi_{i+1}` at those of beta i + 1.
+
+    The states need no weights, as those of `ParallelTempering` (`result.features`). See [Parallel
+    tempering](tempering.md#parallel-tempering).
+
+    Examples:
+        >>> import jax
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: 0.0 * x, lambda x: x)
+        >>> states = np.array([[1.0], [1.0], [2.0]])  # one state at each of three betas
+        >>> features = jax.vmap(jax.vmap(path.features))(states)
+        >>> forward, reverse = neighbor_log_ratios(path, np.array([0.0, 0.5, 1.0]), features)
+        >>> forward.ravel().tolist(), reverse.ravel().tolist()
+        ([0.5, 0.5], [-0.5, -1.0])
     """
     here, there = (b[(slice(None),) + (None,) * (num_axes_of(features) - 1)] for b in (betas[:-1], betas[1:]))
     low, high = (jax.tree.map(lambda leaf: leaf[part], features) for part in (slice(None, -1), slice(1, None)))  # noqa: B023
@@ -57,6 +71,12 @@ def stepping_stone(log_ratios: Float[AnyArray, "pairs n"]) -> Float[AnyArray, " 
     With the forward ratios of `neighbor_log_ratios` it estimates `log Z_{i+1}/Z_i`, with the reverse ones the negative
     of it. Each direction needs states that cover the neighbor; `bridge` needs only overlap.
 
+    Args:
+        log_ratios: One row of log ratios for each pair of neighbors.
+
+    Returns:
+        One log ratio of normalizing constants for each pair.
+
     Examples:
         >>> import numpy as np
         >>> stepping_stone(np.log([[1.0, 3.0]])).round(4).tolist()  # log 2
@@ -69,14 +89,25 @@ def stepping_stone(log_ratios: Float[AnyArray, "pairs n"]) -> Float[AnyArray, " 
 def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs m"]) -> Float[AnyArray, " pairs"]:
     """`log Z_{i+1}/Z_i` for each pair of neighbors by bridge sampling (Bennett, 1976; Meng and Wong, 1996).
 
-    `forward` and `reverse` are those of `neighbor_log_ratios`, with n and m states. The estimate is the root c of
+    Args:
+        forward: Log ratios at the n states of the lower beta, from `neighbor_log_ratios`.
+        reverse: Log ratios at the m states of the higher beta.
+
+    Returns:
+        One log ratio for each pair. Where no state of one side has mass at the other it is infinite.
+
+    The estimate is the root c of
 
         sum sigmoid(forward - c + log m/n) = sum sigmoid(reverse + c - log m/n).
 
     For independent draws it has the least variance of all estimates from the two samples; it is MBAR for two states.
     Both sides are nearly exponential or constant in c, so Newton's method on the difference of their logs settles in a
-    few steps; a step that leaves the bracket is replaced by bisection. Where no state of one side has mass at the other
-    the estimate is infinite.
+    few steps; a step that leaves the bracket is replaced by bisection. The two samples must overlap.
+
+    Examples:
+        >>> import numpy as np
+        >>> bridge(np.full((1, 5), 2.0), np.full((1, 5), -2.0)).tolist()  # a constant ratio of exp(2)
+        [2.0]
     """
     if not is_traced(forward, reverse):
         forward, reverse = to_host((forward, reverse))
@@ -127,7 +158,19 @@ def _bracket(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pair
 
 
 class DerivativeMoments(NamedTuple):
-    """Mean and variance of `d/dbeta log pi` under the density at one beta, and the slope of that mean in beta."""
+    """Mean and variance of `d/dbeta log pi` under the density at one beta, and the slope of that mean in beta.
+
+    Attributes:
+        mean: The mean, the integrand of thermodynamic integration.
+        variance: The variance. It does not exist where the derivative has heavy tails.
+        slope: The derivative of the mean in beta. On the geometric path it is the variance.
+
+    See [Thermodynamic integration](tempering.md#thermodynamic-integration).
+
+    Examples:
+        >>> DerivativeMoments(1.0, 2.0, 2.0).mean
+        1.0
+    """
 
     mean: FloatArray
     variance: FloatArray
@@ -137,12 +180,32 @@ class DerivativeMoments(NamedTuple):
 def derivative_moments(
     path: AbstractPath[Any], beta: RealLike, features: Any, log_weights: FloatArray
 ) -> DerivativeMoments:
-    """Moments of the path's derivative from n weighted states at `beta`; a state of weight zero does not count.
+    """Moments of the path's derivative from n weighted states at `beta`.
 
     With l = log pi_beta and m(beta) = E[l'], differentiating under the integral gives `m' = Var[l'] + E[l'']`, the
-    slope. On the geometric path l'' = 0. On a power-mean path `l = log[(1-beta) + beta exp(delta r)] / delta + ...`
-    is the log of a linear function over delta, so `l'' = -delta l'^2`, plus a multiple of l' where `log_scale` bends
-    beta. The path's own derivatives are used, which is right for every path.
+    slope. On the geometric path l'' = 0. On a power-mean path `l = log[(1-beta) + beta exp(delta r)] / delta + ...` is
+    the log of a linear function over delta, so `l'' = -delta l'^2`, plus a multiple of l' where `log_scale` bends beta.
+    The path's own derivatives are used, which is right for every path (Friel, Hurn and Wyse, 2014, for the geometric
+    one).
+
+    Args:
+        path: The path.
+        beta: Where the states are draws from.
+        features: The path's features of the states.
+        log_weights: Their log weights. A state of weight zero does not count.
+
+    Returns:
+        `DerivativeMoments`. They are infinite where the derivative is, as at beta = 0 with a target that is -inf at a
+        state.
+
+    Examples:
+        >>> import jax
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: 0.0 * x, lambda x: x)
+        >>> moments = derivative_moments(path, 0.5, jax.vmap(path.features)(np.array([1.0, 3.0])), np.zeros(2))
+        >>> float(moments.mean), float(moments.variance)
+        (2.0, 1.0)
     """
     return moments_from(*path.derivatives_from(beta, features), log_weights)
 
@@ -177,6 +240,11 @@ def thermodynamic_integration(
         rule: `"trapezoid"`, `"simpson"`, or `"corrected"`: the trapezoid less `h^2/12` times the change of the slope.
             Its error falls with the fourth power of the step (Friel, Hurn and Wyse, 2014, where the slope is the
             variance because the path is geometric).
+
+    Returns:
+        One log ratio for each step.
+
+    The error of the rule is not estimated: halve the steps and compare.
 
     Examples:
         >>> import numpy as np

@@ -33,6 +33,20 @@ def path_densities(
         betas: One row for each.
         normalize: Whether to divide by the integral over the grid.
         heavy_tails: Normalize over the whole line instead: a Cauchy density has mass beyond any grid.
+
+    Returns:
+        An array with one row for each beta.
+
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. The grid must cover the densities,
+    unless `heavy_tails` is set.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+        >>> path_densities(path, grid, betas).shape
+        (3, 50)
     """
     grid, betas = jnp.asarray(grid), jnp.asarray(betas)
     log_densities = jax.jit(jax.vmap(jax.vmap(path.log_density, in_axes=(None, 0)), in_axes=(0, None)))
@@ -58,7 +72,30 @@ def plot_path(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Axes:
-    """The normalized densities along a one-dimensional path, one line per beta, base dark and target light."""
+    """The normalized densities along a one-dimensional path, one line per beta, base dark and target light.
+
+    Args:
+        path: A path whose points are numbers.
+        grid: Points at which to evaluate, in increasing order.
+        betas: One line for each.
+        ax: Where to draw; a new figure by default.
+        colormap: A colormap of Matplotlib.
+        title: A title.
+        heavy_tails: As in `path_densities`.
+
+    Returns:
+        The axes.
+
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. It needs points that are numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+        >>> len(plot_path(path, grid, betas).lines)
+        3
+    """
     ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     return plot_curves(
         grid, path_densities(path, grid, betas, heavy_tails=heavy_tails), betas, ax=ax, colormap=colormap, title=title
@@ -68,7 +105,32 @@ def plot_path(
 def plot_curves(
     grid: Any, densities: Any, betas: Any, *, ax: Axes, colormap: str = COLORMAP, title: str | None = None
 ) -> Axes:
-    """Densities that were computed before, one row per beta, in the colors of `plot_path`."""
+    """Densities that were computed before, one row per beta, in the colors of `plot_path`.
+
+    Args:
+        grid: Points of the horizontal axis.
+        densities: An array with one row for each beta, as `path_densities` returns.
+        betas: The betas.
+        ax: Where to draw.
+        colormap: A colormap of Matplotlib.
+        title: A title.
+
+    Returns:
+        The axes.
+
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. Nothing is normalized here.
+
+    Examples:
+        >>> import matplotlib.pyplot as plt
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+
+        >>> ax = plot_curves(grid, path_densities(path, grid, betas), betas, ax=plt.subplots()[1])
+        >>> len(ax.lines)
+        3
+    """
     colors: Colormap = plt.get_cmap(colormap)
     for beta, density in zip(betas, densities, strict=True):
         ax.plot(grid, density, color=colors(0.92 * float(beta)), linewidth=1.4)
@@ -87,9 +149,28 @@ def plot_panels(
     behind: Any = None,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """Stored densities, one panel for each name; `behind` are densities to draw in gray in every panel.
+    """Stored densities, one panel for each name.
 
-    `limits` are those of the axis of x, where the grid reaches further than the eye needs.
+    Args:
+        panels: Arrays with one row for each beta, by name.
+        grid: Points of the horizontal axis.
+        betas: The betas.
+        columns: Panels in a row.
+        behind: Densities to draw in gray in every panel.
+        limits: Of the horizontal axis, where the grid reaches further than the eye needs.
+
+    Returns:
+        The figure. See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. All panels share the
+        grid.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+        >>> figure = plot_panels({"geometric": path_densities(path, grid, betas)}, grid, betas)
+        >>> figure.axes[0].get_title()
+        'geometric'
     """
     rows = -(-len(panels) // columns)
     figure, axes = plt.subplots(
@@ -117,7 +198,30 @@ def plot_paths(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Figure:
-    """Several paths side by side on common axes, each under its name; the bar at the right reads the colors."""
+    """Several paths side by side on common axes, each under its name; the bar at the right reads the colors.
+
+    Args:
+        paths: Paths whose points are numbers, by name.
+        grid: Points at which to evaluate, in increasing order.
+        betas: One line for each.
+        colormap: A colormap of Matplotlib.
+        title: A title.
+        heavy_tails: As in `path_densities`.
+
+    Returns:
+        The figure.
+
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures. It needs points that are numbers.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+        >>> figure = plot_paths({"geometric": path, "mixture": qp.QPath(path.base, path.target, q=0.0)}, grid, betas)
+        >>> len(figure.axes)  # two panels and the color bar
+        3
+    """
     figure, axes = plt.subplots(
         1, len(paths), figsize=(3.0 * len(paths) + 0.8, 2.7), sharex=True, sharey=True, layout="constrained"
     )
@@ -136,6 +240,26 @@ def plot_ridges(
     """The normalized densities along a one-dimensional path as ridges, base at the bottom and target at the top.
 
     One unit of height for all; neighbors overlap by at most a ridge and a half.
+
+    Args:
+        path: A path whose points are numbers.
+        grid: Points at which to evaluate, in increasing order.
+        betas: One line for each.
+        ax: Where to draw; a new figure by default.
+        colormap: A colormap of Matplotlib.
+
+    Returns:
+        The axes.
+
+    See [What is an annealing path?](tutorials/what_is_a_path.md) for pictures.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> grid, betas = np.linspace(-4.0, 4.0, 50), [0.0, 0.5, 1.0]
+        >>> len(plot_ridges(path, grid, betas).lines)
+        3
     """
     ax = plt.subplots(layout="constrained")[1] if ax is None else ax
     colors: Colormap = plt.get_cmap(colormap)

@@ -27,6 +27,9 @@ class Recipe(eqx.Module):
         findings: What looks unreliable.
         num_evaluations: The cost of the pilots.
 
+    A recipe of parts that you chose yourself is not frozen: a kernel that is fitted during the run makes SMC slightly
+    biased. See [Choosing q, schedule, kernel and reference](tutorials/choosing.md).
+
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp

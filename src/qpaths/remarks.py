@@ -9,66 +9,11 @@ import enum
 import string
 from typing import Any
 
-
-class Level(enum.StrEnum):
-    """What to think of an answer."""
-
-    SOUND = "sound"
-    DOUBTFUL = "doubtful"
-    WRONG = "wrong"
-
-    @property
-    def exit_code(self) -> int:
-        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
-        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
-
-
-class Source(enum.StrEnum):
-    """Where a start of the path comes from."""
-
-    BASE = "the base"
-    PILOT = "a fit to the particles of a pilot"
-    ASCENTS = "ascents of the target"
-    DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"
-    SCANS = "scans along single coordinates"
-    REFINED = "a fit to the draws of a short run"
-
-
-class Shape(enum.StrEnum):
-    """What a start of the path is."""
-
-    STUDENT = "a Student-t distribution"
-    CURVED = "a curved distribution"
-    WELLS = "mixtures in single coordinates"
-
-
-class Refusal(enum.StrEnum):
-    """Why a reference was not fitted, or not used."""
-
-    TOO_FEW = "the particles are too few for the number of dimensions"
-    SUBSPACE = "the particles lie in a subspace"
-    SEVERAL_GROUPS = "the particles fall into several groups"
-    HEAVY_TAILS = "the particles have heavy tails"
-    NO_GRADIENT = "there is no gradient to climb"
-    NO_OPTIMUM = "no ascent reached an optimum"
-    AT_INFINITY = "the target rises toward infinity"
-    HARD_BOUND = "the target ends at a hard bound"
-    FLAT = "the target is flat or a ridge at its optimum"
-    NECK = "the curvature at the optimum disagrees with the spread of the draws"
-    MISSED_MODES = "a run from the base found further modes"
-    MANY_MODES = "nearly every ascent found a mode of its own"
-    NOT_REACHED = "the pilot from there did not reach the target"
-    LONGER = "the path from there is not shorter"
-    POOR_FIT = "hardly any draw from there has weight"
-    LESS_MASS = "the pilot from there found less mass"
-
-
-class Check(enum.StrEnum):
-    """Whether a run from the base confirmed the mass that ascents found."""
-
-    CONFIRMED = "a short run from the base found no other mode"
-    NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
-    TOO_FAR = "the base is too far away for a run from it to confirm the mass"
+from .reasons import Check as Check
+from .reasons import Level as Level
+from .reasons import Refusal as Refusal
+from .reasons import Shape as Shape
+from .reasons import Source as Source
 
 
 class Kind(enum.Enum):
@@ -92,7 +37,7 @@ class Note(Kind):
         "with {num_modes} modes|; the path has length {length:.2f}"
     )
     CHECKED = "{check}"
-    REFUSED = "not {source}, because {refusal}"
+    REFUSED = "without {source}, because {refusal}"
     OWN_PATH = "{name} as given, which has no order q to choose"
     NOT_COMPARED = "q = {q:.6g}: comparing others would have cost more than a quarter of the budget"
     KEPT = "q = {q:.6g}: no other q was better beyond noise| ({num_dropped} of them did not reach the target)"
@@ -102,7 +47,7 @@ class Note(Kind):
     )
     ORDER = "q = {q:.6g}"
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
-    WEIGHTS = "draws that only get weights, without moves: they are worth {ess:.0%} of independent draws"
+    WEIGHTS = "weights alone, without moves: the draws are worth {ess:.0%} of as many independent ones"
     CHAINS = (
         "{num} distributions with {num_leapfrog} leapfrog steps at each, momenta kept by {persistence:.0%}, "
         "{acceptance:.0%} of moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
@@ -239,7 +184,20 @@ _WRONG = (
 
 @dataclasses.dataclass(frozen=True)
 class Remark:
-    """A kind of remark and its numbers, which are also attributes: `remark.gain`."""
+    """One remark of a verdict: its kind and its numbers, which are also attributes. `str(remark)` is the sentence.
+
+    Args:
+        kind: A member of `Note`, `Stop` or `Finding`. A kind called with its numbers makes the remark.
+        values: Names and values of the numbers.
+
+    Programs should look at `kind` and the numbers: the sentences may change from version to version. See [The
+    verdict](evidence.md#the-verdict).
+
+    Examples:
+        >>> remark = Finding.FEW_EFFECTIVE(total=200, ess=41.0, fewest=100)
+        >>> remark.kind.name, remark.ess
+        ('FEW_EFFECTIVE', 41.0)
+    """
 
     kind: Kind
     values: tuple[tuple[str, Any], ...]

@@ -24,7 +24,15 @@ _MOST_POINTS = 1000
 def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
     """What happened along the path: log evidence with its lag, ESS and acceptance at each step, and the steps of beta.
 
-    `ax` are three axes, for instance those of `plt.subplots(3)`.
+    Args:
+        result: The result of a run.
+        ax: Three axes, for instance those of `plt.subplots(3)`; a new figure by default.
+
+    Returns:
+        The three axes.
+
+    See [Pictures](your_model.md#pictures). Results of `evidence` that only weight their draws have a single step, and
+    little to show.
 
     Examples:
         >>> import jax
@@ -66,6 +74,15 @@ def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
 def plot_islands(result: Result, *, ax: Axes | None = None) -> Axes:
     """The estimate of each island with its standard error, and the pooled answer.
 
+    Args:
+        result: A result of `qpaths.evidence`; others have no islands, which is an error.
+        ax: Where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+
+    See [Pictures](your_model.md#pictures).
+
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp
@@ -99,6 +116,12 @@ def plot_posterior(result: Result, *, names: list[str] | None = None, ax: Any = 
         names: The variables, all by default.
         ax: As many axes as there are panels: n by n for n numbers up to six, otherwise one for each of the first twelve
             numbers.
+
+    Returns:
+        The axes.
+
+    See [Pictures](your_model.md#pictures). Draws are weighted, so panels of a result with a small effective sample size
+    show few of them.
 
     Examples:
         >>> import jax
@@ -144,6 +167,16 @@ def posterior_columns(result: Result, names: list[str] | None = None) -> dict[st
 
 def plot_compare(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
     """Log evidences of models relative to the best, with two standard errors.
+
+    Args:
+        comparison: What `qpaths.compare` returned.
+        ax: Where to draw; a new figure by default.
+
+    Returns:
+        The axes.
+
+    See [Compare models](tutorials/compare_models.md). Bars show what the runs know: a `doubtful` evidence may be off by
+    more.
 
     Examples:
         >>> import jax

@@ -1,7 +1,6 @@
 """The result of a run: the only door out of an algorithm."""
 
 import dataclasses
-import enum
 import os
 from typing import Any, Required, TypedDict
 
@@ -15,48 +14,23 @@ from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
 from .numerics import log_ess
+from .status import CollapsedError as CollapsedError
+from .status import Status as Status
 from .verdict import Verdict
 
 
-class Status(enum.IntEnum):
-    """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
+class Stats(TypedDict, total=False):
+    """Statistics of a run, one entry for each beta after the first.
+
+    The first five are always there. Not every algorithm has the others: use `stats.get(name)`.
+    [The result](algorithms.md#the-result) says how to read them.
 
     Examples:
-        >>> Status(3).message
-        'every particle has weight zero'
-    """
-
-    OK = 0
-    INVALID_START = 1
-    INVALID_PROPOSAL = 2
-    COLLAPSED = 3
-    UNFINISHED = 4
-    INFINITE_INTEGRAND = 5
-
-    @property
-    def message(self) -> str:
-        """The status as a phrase for a person."""
-        return {
-            Status.OK: "finished",
-            Status.INVALID_START: "a log density is NaN or +inf at a draw from the base",
-            Status.INVALID_PROPOSAL: "a log density is NaN or +inf at a point that the kernel proposed",
-            Status.COLLAPSED: "every particle has weight zero",
-            Status.UNFINISHED: "interrupted before the end",
-            Status.INFINITE_INTEGRAND: "the path's derivative is infinite at a draw from the base",
-        }[self]
-
-
-class CollapsedError(FloatingPointError):
-    """No particle of a run has any weight: the target is -inf wherever they are.
-
-    Take a base that reaches the target, more particles, or smaller steps in beta.
-    """
-
-
-class Stats(TypedDict, total=False):
-    """Statistics of a run, one entry per beta after the first.
-
-    The first five are always there. The others depend on the algorithm: use `stats.get(name)`.
+        >>> import jax, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> stats = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).run(path, key=jax.random.key(0)).stats
+        >>> stats["beta"].tolist(), stats.get("rejection")  # only parallel tempering rejects swaps
+        ([0.5, 1.0], None)
     """
 
     beta: Required[ResultArray]
@@ -111,6 +85,9 @@ class Result(eqx.Module):
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
 
+    Under `jax.jit` look at `status` before using any number. [The result](algorithms.md#the-result) says how to read a
+    result.
+
     Examples:
         >>> import jax, qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
@@ -147,13 +124,13 @@ class Result(eqx.Module):
         """
         status = Status(int(self.status))
         num = self.log_weights.shape[0]
-        counts = self.num_evaluations
+        counts, acceptance = self.num_evaluations, self.stats["acceptance"]
+        moves = f"acceptance {_range(acceptance, '{:.0%}')}" if np.isfinite(acceptance).any() else "no moves"
         lines = [
             f"{self.algorithm}: log evidence {float(self.log_evidence):.4f} +- {float(self.log_evidence_se):.4f} "
             f"(standard error)",
             f"  {status.message}; {num} samples, effective {float(self.ess):.0f}",
-            f"  {len(self.betas)} distributions, acceptance {_range(self.stats['acceptance'], '{:.0%}')}, "
-            f"ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
+            f"  {len(self.betas)} distributions, {moves}, ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
         ]
         lags = np.asarray(self.stats.get("log_evidence_lag", []))
         lag = float(lags[-1]) if lags.size else 0.0
@@ -200,8 +177,23 @@ class Result(eqx.Module):
 class BoundsResult(eqx.Module):
     """Bounds on the log evidence from `BDMC`: `lower <= log evidence <= upper` in expectation.
 
-    Single values can lie on the wrong side by a few of their standard errors, `lower_se` and `upper_se`. `forward` and
-    `reverse` are the two runs; the reverse run estimates minus the log evidence.
+    Single values can lie on the wrong side by a few of their standard errors. The bounds hold only if the reverse
+    chains started at exact draws of the target (Grosse, Ghahramani and Adams, 2015).
+
+    Attributes:
+        lower: The mean log weight of the forward chains.
+        upper: Minus the mean log weight of the reverse chains.
+        lower_se: The standard error of `lower`.
+        upper_se: The standard error of `upper`, which includes the randomness of the exact draws.
+        forward: The forward run.
+        reverse: The reverse run; it estimates minus the log evidence.
+
+    Examples:
+        >>> import jax, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> bounds = qp.BDMC(20, qp.LinearSchedule(4), qp.RandomWalk()).run(path, 1.0, key=jax.random.key(0))
+        >>> bool(bounds.gap == bounds.upper - bounds.lower)
+        True
     """
 
     lower: Float[ResultArray, ""]
@@ -245,6 +237,13 @@ def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
 
     Every number is as it was saved. Numbers of 64 bits stay NumPy arrays where JAX would round them, that is without
     `jax_enable_x64`. A file of another kind or version is an error that says what it is.
+    [Files and long runs](files.md) describes the format.
+
+    Args:
+        path: A file that `save` wrote.
+
+    Returns:
+        A `Result`, or a `BoundsResult` where the file holds bounds.
 
     Examples:
         >>> import tempfile, jax, qpaths as qp

@@ -4,8 +4,7 @@ The length of a step, `step_length`, is the common measure: an adaptive schedule
 schedules are re-spaced (`respace`) to equal lengths.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import numpy as np
@@ -13,17 +12,29 @@ from jaxtyping import Float
 
 from ._checks import is_concrete
 from ._types import AnyArray, Scalar, ScalarLike, Vector
-from .arrays import as_float, logsumexp, namespace, quiet, sigmoid, while_loop
+from .arrays import as_float, logsumexp, namespace, quiet, sigmoid
 
 
 class AbstractSchedule(eqx.Module):
-    """The betas of a run, from 0 to 1: fixed beforehand, or found on the way (`AdaptiveSchedule`)."""
+    """The betas of a run, from 0 to 1: fixed before the run, or found during it (`AdaptiveSchedule`).
+
+    See [Schedules](algorithms.md#schedules). An adaptive one does not run under `jax.jit`.
+
+    Examples:
+        >>> isinstance(AdaptiveSchedule(), AbstractSchedule), isinstance(AdaptiveSchedule(), AbstractFixedSchedule)
+        (True, False)
+    """
 
 
 class AbstractFixedSchedule(AbstractSchedule):
-    """A schedule that is known before the run.
+    """A schedule that is known before the run, as AIS, BDMC and compiled runs need.
 
-    A new one has `betas`, a field or property: all of them, increasing, 0 and 1 included.
+    A subclass has `betas`, a field or property: all betas in increasing order, 0 and 1 included. Nothing checks the
+    betas of a subclass. `FixedSchedule` checks those that it is given. See [Schedules](algorithms.md#schedules).
+
+    Examples:
+        >>> isinstance(LinearSchedule(3), AbstractFixedSchedule)
+        True
     """
 
     betas: eqx.AbstractVar[Float[AnyArray, " num"]]
@@ -32,7 +43,11 @@ class AbstractFixedSchedule(AbstractSchedule):
 class LinearSchedule(AbstractFixedSchedule):
     """`num` equally spaced betas, endpoints included.
 
-    Simple and rarely good: most paths need small steps near the base. See `qpaths.equalize`.
+    Simple and rarely good: most paths need small steps near the base. See `qpaths.equalize`, and
+    [Schedules](algorithms.md#schedules).
+
+    Args:
+        num: Distributions, endpoints included, so there are `num - 1` steps; at least 2.
 
     Examples:
         >>> LinearSchedule(5).betas.tolist()
@@ -55,6 +70,9 @@ class SigmoidSchedule(AbstractFixedSchedule):
     Args:
         num: Distributions, endpoints included.
         rate: The larger, the denser at the ends.
+
+    Made for paths that change fastest near both ends. Most paths from a prior do not: they change fastest near the
+    base, see `qpaths.equalize`.
 
     Examples:
         >>> betas = SigmoidSchedule(5).betas
@@ -79,7 +97,16 @@ class SigmoidSchedule(AbstractFixedSchedule):
 class LogUniformSchedule(AbstractFixedSchedule):
     """0, then `num - 1` betas from `first` to 1 in equal ratios (Masrani, Le and Wood, 2019).
 
-    The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest.
+    The usual grid of `ThermodynamicObjective`: dense where the integrand changes fastest. It is not made for
+    sampling: `qpaths.equalize` finds a schedule for that.
+
+    Args:
+        num: Distributions, endpoints included.
+        first: The smallest beta after 0, in (0, 1).
+
+    Examples:
+        >>> LogUniformSchedule(4, first=0.01).betas.round(3).tolist()
+        [0.0, 0.01, 0.1, 1.0]
     """
 
     num: int = eqx.field(static=True)
@@ -101,6 +128,11 @@ class FixedSchedule(AbstractFixedSchedule):
     """The given betas, increasing from 0 to 1.
 
     `FixedSchedule(result.betas)` repeats what an adaptive run has found, so that a new run need not adapt its betas.
+
+    Args:
+        betas: Numbers that increase strictly from 0 to 1; anything else is an error, except under `jax.jit`.
+
+    See [Schedules](algorithms.md#schedules).
 
     Examples:
         >>> FixedSchedule([0.0, 0.1, 1.0]).betas.size
@@ -186,6 +218,23 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
     and it adds up along the path to the barrier. Unlike that standard deviation it exists where part of the population
     falls off the support; where all of it does it is infinite. The conditional effective sample size is the share
     `exp(-length^2)` of the particles.
+
+    Args:
+        log_weights: Log weights of the particles before the step, up to a constant.
+        increments: Log incremental weights of the step, one for each particle.
+
+    Returns:
+        The length, a number from 0 to infinity.
+
+    It is estimated from the particles, so it is too small where the particles have not followed the path (Zhou,
+    Johansen and Aston, 2016, for the conditional ESS).
+
+    Examples:
+        >>> import numpy as np
+        >>> increments = np.log([1.0, 3.0])
+        >>> length = step_length(np.zeros(2), increments)
+        >>> round(float(np.exp(-(length**2))), 3)  # (1 + 3)^2 / (2 (1 + 9)): the conditional ESS of the step
+        0.8
     """
     xp = namespace(log_weights, increments)
     log_weights = log_weights - logsumexp(log_weights)
@@ -196,77 +245,30 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
     return xp.sqrt(xp.where(first > -xp.inf, xp.maximum(second - 2 * first, 0.0), xp.inf))
 
 
-def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector, target_ess: ScalarLike) -> Scalar:
-    """The largest beta whose conditional effective sample size is at least `target_ess` of the particles.
-
-    `log_ratio(new_beta)` gives the path's own log incremental weights, one per particle; `log_weights` are those the
-    particles carry. The search keeps a bracket that always holds the answer: it needs no derivative, returns no NaN,
-    and always moves on. Where even the smallest step loses too much (part of the particles fall off the support at
-    once) it takes the smallest step, and 1 where 1 is close enough.
-    """
-    xp = namespace(log_weights, beta)
-    beta = xp.asarray(beta)
-    eps = xp.finfo(beta.dtype).eps
-
-    def distance(new_beta: Any) -> Any:
-        return step_length(log_weights, log_ratio(new_beta)).astype(beta.dtype)
-
-    wanted = xp.sqrt(-xp.log(xp.asarray(target_ess, beta.dtype)))
-    aim = wanted * (1 - 0.5 * eps**0.5)  # a little too close, so that the search ends on the right side
-
-    def unsettled(bracket: _Bracket) -> Any:
-        settled = bracket.low_distance >= wanted * (1 - eps**0.5)
-        # When low and high are neighbors nothing is left between them.
-        return (bracket.num_steps < 128) & ~settled & (0.5 * (bracket.low + bracket.high) > bracket.low)
-
-    @quiet()
-    def narrow(bracket: _Bracket) -> _Bracket:
-        low, high, width = bracket.low, bracket.high, bracket.high - bracket.low
-        share = (aim - bracket.low_distance) / (bracket.high_distance - bracket.low_distance)
-        # Linear interpolation; bisection where the step before has not halved the bracket, or a distance is infinite.
-        bisect = (width > 0.5 * bracket.width_before) | ~(share > 0)
-        middle = xp.clip(low + xp.where(bisect, 0.5, share) * width, low, high)
-        found = distance(middle)
-        close = found <= wanted
-        return _Bracket(
-            bracket.num_steps + 1,
-            xp.where(close, middle, low),
-            xp.where(close, high, middle),
-            xp.where(close, found, bracket.low_distance),
-            xp.where(close, bracket.high_distance, found),
-            xp.where(bisect, xp.inf, width),
-        )
-
-    one = xp.ones_like(beta)
-    to_one, zero = distance(one), xp.zeros_like(beta)
-    if xp is np and to_one <= wanted:
-        return one
-    start = _Bracket(xp.zeros((), int), beta, one, zero, to_one, xp.full_like(beta, xp.inf))
-    final = while_loop(xp, unsettled, narrow, start)
-    return xp.where(to_one <= wanted, one, xp.where(final.low > beta, final.low, final.high))
-
-
-class _Bracket(NamedTuple):
-    """Two betas with the answer between them, and how far the weights are apart at each."""
-
-    num_steps: Any
-    low: Any
-    high: Any
-    low_distance: Any
-    high_distance: Any
-    width_before: Any
-    """Infinite after a bisection, so that two never follow each other."""
-
-
 def respace(
     betas: Float[AnyArray, " old"], costs: Float[AnyArray, " steps"], num: int | None = None
 ) -> Float[AnyArray, " new"]:
-    """`num` betas, or as many as there are, placed so that every step has the same share of the total cost.
+    """Betas at which every step has the same share of the total cost.
 
-    `costs` are what each step costs now (a rejection rate, a discrepancy), none negative; in between the cumulative
-    cost is taken as linear in beta. A step without cost counts as a hundredth of the mean, so that the betas
-    stay apart; where no step costs anything the betas stay as they are. A step of infinite cost counts as the largest
-    finite one. Betas that are next to each other in floating point may become equal.
+    The cumulative cost is taken as linear in beta within each step, as in the round-based scheme of Syed,
+    Bouchard-Cote, Deligiannidis and Doucet (2022). Repeat with fresh costs until the betas settle, as `qpaths.equalize`
+    does.
+
+    Args:
+        betas: The betas now.
+        costs: What each step costs now, such as its length or a rejection rate; not negative. A step without cost
+            counts as a hundredth of the mean, so that the betas stay apart. An infinite cost counts as the largest
+            finite one.
+        num: How many betas to return; as many as there are by default.
+
+    Returns:
+        The new betas, from 0 to 1. Where no step costs anything the old betas come back. Betas that are neighbors in
+        floating point may become equal.
+
+    Examples:
+        >>> import numpy as np
+        >>> respace(np.array([0.0, 0.5, 1.0]), np.array([3.0, 1.0])).round(3).tolist()
+        [0.0, 0.333, 1.0]
     """
     xp = namespace(betas, costs)
     is_finite = xp.isfinite(costs)

@@ -33,6 +33,20 @@ def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
 
     The delta method, `std(w) / (mean(w) sqrt(n))`, is too small where few good weights make up the mean. So `dominance`
     is added to the variance.
+
+    Args:
+        log_weights: Log weights of n independent chains.
+
+    Returns:
+        The log of the mean weight, and its standard error.
+
+    It cannot see mass that no chain has come near. See [Standard errors](algorithms.md#standard-errors).
+
+    Examples:
+        >>> import numpy as np
+        >>> value, error = importance_log_evidence(np.log(np.array([1.0, 3.0, 1.0, 3.0])))
+        >>> round(float(value), 4), round(float(error), 2)  # log 2
+        (0.6931, 0.31)
     """
     xp = namespace(log_weights)
     log_mean = log_mean_exp(log_weights)
@@ -50,6 +64,20 @@ def dominance(log_weights: Vector) -> Scalar:
     found. The second shows where the largest sqrt(n) weights have most of the total, and a tail index k > 1 (Hill's
     estimator on them): the mean would then grow by k - 1 with every factor e in the number of particles, and as much is
     taken to be missing for each that was made.
+
+    Args:
+        log_weights: Log weights of n particles.
+
+    Returns:
+        A variance, in squares of nats.
+
+    An estimate from n weights of what they do not contain: it catches a collapse, and cannot measure how large it is.
+    See Hill (1975) for the tail index.
+
+    Examples:
+        >>> import numpy as np
+        >>> round(float(dominance(np.zeros(100))), 6), bool(dominance(np.linspace(0.0, 50.0, 100)) > 1.0)
+        (0.0, True)
     """
     xp = namespace(log_weights)
     num = math.isqrt(log_weights.size)
@@ -104,12 +132,27 @@ def genealogy_se(
 ) -> Scalar:
     """Standard error of log Z-hat from the genealogy of one run of sequential Monte Carlo.
 
-    `ancestors` names the particle of the first generation that each final particle descends from. The idea is that of
-    Chan and Lai (2013) and of Lee and Whiteley (2018): descendants of one ancestor stay correlated when the moves do
-    not mix, and the spread of the final weight over the N families shows it. Their estimator subtracts the spread that
-    multinomial resampling causes by itself; `resampling_variance` is that spread for the scheme in use, summed over the
-    resampling steps, so that the better schemes get the smaller error they deserve. `stage_variance`, the sum over the
-    steps of the relative variance of the mean weight, is what is left when the moves mix perfectly, and so a floor.
+    The idea is that of Chan and Lai (2013) and of Lee and Whiteley (2018). Descendants of one ancestor stay correlated
+    when the moves do not mix, and the spread of the final weight over the N families shows it. Their estimator
+    subtracts the spread that multinomial resampling causes by itself. Here it is the spread that the scheme in use
+    causes, so that better schemes get the smaller error they deserve.
+
+    Args:
+        log_weights: Log weights since the last resampling.
+        ancestors: The particle of the first generation that each final particle descends from.
+        resampling_variance: What resampling alone adds to the spread over the families, summed over the steps.
+        stage_variance: The sum over the steps of the relative variance of the mean weight. It is what is left when the
+            moves mix perfectly, and so a floor.
+
+    Returns:
+        The standard error. It does not see an error that all particles share: see `Lag`.
+
+    Examples:
+        >>> import numpy as np
+        >>> alone = genealogy_se(np.zeros(100), np.arange(100), 0.0, 0.01)  # every particle has descendants
+        >>> few = genealogy_se(np.zeros(100), np.arange(100) // 50, 0.0, 0.01)  # all descend from two
+        >>> float(alone), bool(few > 5 * alone)
+        (0.1, True)
     """
     xp = namespace(log_weights)
     num = log_weights.shape[0]
@@ -127,6 +170,16 @@ class Lag(NamedTuple):
     rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have
     then shifted the mean by (rho - 1) e, which is seen, so `-rho / (1 - rho)` times the shift is still missing. Over a
     step of width h a mean that is off by so much puts log Z-hat off by h times as much.
+
+    `stats["log_evidence_lag"]` of a run is this estimate. It assumes that all errors decay at one rate, and is too
+    small where a part of the target mixes much more slowly. See [Standard errors](algorithms.md#standard-errors).
+
+    Examples:
+        >>> import numpy as np
+        >>> lag = Lag(*np.zeros(4)).step(0.5)
+        >>> before, after = np.linspace(-1.0, 1.0, 1000), np.linspace(-1.0, 1.0, 1000) + 0.1
+        >>> float(lag.moved(before, after, np.zeros(1000)).mean) < 0  # moves went up, so the mean is still too low
+        True
     """
 
     mean: Scalar
@@ -185,6 +238,17 @@ def jackknife_se(estimate: Callable[..., Scalar], *arrays: FloatArray) -> Scalar
 
     For an estimate that is a mean over the replicas it is their standard deviation over the root of their number, times
     `few_replicas`.
+
+    Returns:
+        The standard error (Efron, 1982).
+
+    Replicas must be independent. What all of them miss is not seen.
+
+    Examples:
+        >>> import numpy as np
+        >>> replicas = np.array([[1.0, 2.0, 3.0, 4.0]])
+        >>> round(float(jackknife_se(lambda values: values.mean(), replicas)), 3)  # 0.645 times `few_replicas(4)`
+        1.048
     """
     xp = namespace(*arrays)
     num = arrays[0].shape[1]

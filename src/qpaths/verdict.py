@@ -3,15 +3,30 @@
 import dataclasses
 from typing import Any
 
-from .remarks import Level, Remark
+from .remarks import Level, Note, Remark
 
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What `qpaths.evidence` says about its answer; `str` gives the text.
+    """What `qpaths.evidence` says about its answer. `str(verdict)` is the text.
 
-    `level` is "sound" if nothing looks unreliable, and otherwise that of the worst finding, "doubtful" or "wrong". The
-    command line ends with the exit code of the level.
+    `level` is "sound" if there are no findings, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command `qpaths evidence` ends with the exit code of the level. [The verdict](evidence.md#the-verdict) lists all
+    checks, and what they cannot see.
+
+    Attributes:
+        stopped: Why the call ended.
+        chosen: What was chosen, and why.
+        findings: What looks unreliable, and what to do about it.
+
+    Examples:
+        >>> from qpaths.remarks import Finding, Stop
+        >>> stopped = Stop.BUDGET(spent=900, budget=1000, pilots=100)
+        >>> str(Verdict(stopped).level)
+        'sound'
+        >>> few = Finding.FEW_EFFECTIVE(total=200, ess=41.0, fewest=100)
+        >>> str(Verdict(stopped, findings=(few,)).level)
+        'doubtful'
     """
 
     stopped: Remark
@@ -26,7 +41,9 @@ class Verdict:
         lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
-            praise = getattr(self.stopped.kind, "praise", "islands agree, moves are accepted")
+            moved = all(remark.kind is not Note.WEIGHTS for remark in self.chosen)
+            praise = "the islands agree" + (", and moves are accepted" if moved else "")
+            praise = getattr(self.stopped.kind, "praise", praise)
             lines.append(f"nothing looks unreliable: {praise}.")
         lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)

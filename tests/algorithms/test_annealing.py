@@ -15,6 +15,7 @@ import qpaths as qp
 from qpaths import evaluation, testing
 from qpaths.algorithms import bdmc
 from qpaths.annealing import Population, anneal, loop
+from qpaths.annealing.start import _started
 from qpaths.arrays import stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Cloud, Info
@@ -135,7 +136,7 @@ def test_both_worlds_have_the_same_text(key, monkeypatch):
         evaluator, algorithm.kernel, algorithm.population, jnp.linspace(0, 1, 3), None, 0, _Handed(run)
     )
     with jax.disable_jit():
-        state, _ = anneal(annealing, loop._started(annealing, jnp.asarray(positions), None, 0))
+        state, _ = anneal(annealing, _started(annealing, jnp.asarray(positions), None, 0))
     np.testing.assert_allclose(state.log_offset + state.log_weights, host.log_weights, rtol=1e-8)
 
 

@@ -50,6 +50,27 @@ def as_blackjax(algorithm: SMC, path: AbstractPath[Any]) -> Any:
             state, info = jax.jit(smc.step)(next_key(), state)
 
     `state.log_evidence` is the log evidence so far. Steps beyond beta = 1 change nothing but the particles, which move.
+
+    Args:
+        algorithm: An `SMC`; its number of particles must be that of `init`.
+        path: Any path.
+
+    Returns:
+        An object with `init` and `step`, as BlackJAX's sampling algorithms have.
+
+    It needs the extra `qpaths[blackjax]`. The particles of `init` must be exact draws from the base: nothing checks it.
+    See [BlackJAX](your_model.md#blackjax).
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+
+        >>> smc = as_blackjax(qp.SMC(8, qp.LinearSchedule(3), qp.RandomWalk()), qp.GeometricPath(base, base))
+        >>> state = jax.jit(smc.init)(jax.random.normal(jax.random.key(0), (8, 2)))  # draws from the base
+        >>> float(state.tempering_param)
+        0.0
     """
     base = _import_base()
 

@@ -34,6 +34,16 @@ class Model:
         variables: The names and shapes of the variables that `unconstrain` needs.
         simulate: `simulate(key, x)` draws data given a point; None where the model cannot.
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
+
+    [Your model, by name](your_model.md) lists what models may contain. To write an adapter of your own, return one of
+    these.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> own = qp.adapters.from_prior({"rate": qp.families.Gamma(2.0, 1.0)}, lambda p: -p["rate"])
+        >>> own.variables, float(own.constrain({"rate": jnp.zeros(())})["rate"])  # log rate = 0
+        ({'rate': ()}, 1.0)
     """
 
     prior: Density

@@ -29,6 +29,16 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
     Sites that cannot be handled are errors that name them: an improper prior, a discrete site with infinitely many
     values, a plate that subsamples.
 
+    Args:
+        model: A NumPyro model, a function.
+        *args: Its arguments, as for a run of NumPyro; they include the observed data.
+        **kwargs: Its keyword arguments.
+
+    Returns:
+        A `Model`, for `qpaths.evidence` and `qpaths.evidence_from_draws`.
+
+    See [NumPyro](your_model.md#numpyro) and Phan, Pradhan and Jankowiak (2019).
+
     Examples:
         >>> import jax.numpy as jnp
         >>> import numpyro

@@ -31,6 +31,18 @@ def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], dat
 
     Discrete variables with few values are summed out: the likelihood is called with each of their values, and the
     result has no draws of them.
+
+    Returns:
+        A `Model`, for `qpaths.evidence` and `qpaths.evidence_from_draws`.
+
+    Distributions of SciPy cannot be mixed with the others. See [Priors as objects](your_model.md#priors-as-objects).
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import qpaths as qp
+        >>> own = from_prior({"mu": qp.Normal(0.0, 1.0)}, lambda p, y: -0.5 * (y - p["mu"]) ** 2, data=2.0)
+        >>> float(own.log_likelihood({"mu": jnp.zeros(())}, own.data))
+        -2.0
     """
     own = Prior(prior)
     if not callable(log_likelihood):

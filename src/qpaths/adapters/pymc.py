@@ -26,7 +26,16 @@ def from_pymc(model: Any = None) -> Model:
     `ordered` and LKJ distributions, which PyMC does not normalize, and a distribution that PyTensor cannot compile for
     JAX.
 
+    Args:
+        model: A PyMC model; by default that of the `with` block.
+
+    Returns:
+        A `Model`, for `qpaths.evidence` and `qpaths.evidence_from_draws`.
+
+    See [PyMC](your_model.md#pymc).
+
     Examples:
+        >>> import jax.numpy as jnp
         >>> import pymc as pm
         >>> with pm.Model() as model:
         ...     mu = pm.Normal("mu", 0.0, 1.0)

@@ -177,6 +177,9 @@ def lower_bound(log_weights: Float[AnyArray, " n"], num_samples: int = 1) -> Sca
 
     Its expectation is below the log evidence, a single value need not be.
 
+    Returns:
+        The bound, one number.
+
     Examples:
         >>> import numpy as np
         >>> float(lower_bound(np.log([1.0, 4.0])))  # the mean of the logs

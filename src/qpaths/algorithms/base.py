@@ -21,6 +21,15 @@ class AbstractAnnealer(eqx.Module):
     A new one says how a run begins and what is made of it in the end; the steps between are those of
     `qpaths.annealing`. `drive` and `ThermodynamicIntegration` take any annealer, and
     `qpaths.testing.check_algorithm` checks it against a known evidence. Its kernel is the field `kernel`.
+
+    The estimate is unbiased only if nothing that moves or weights a particle looks at that particle's own future; see
+    [Write an algorithm](tutorials/own_algorithm.md).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> smc = qp.SMC(100, qp.LinearSchedule(3), qp.RandomWalk())
+        >>> isinstance(smc, AbstractAnnealer), smc.count(2).target  # 100 at the start, 100 for each of two steps
+        (True, 300)
     """
 
     @abc.abstractmethod

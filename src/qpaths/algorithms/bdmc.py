@@ -34,6 +34,7 @@ class BDMC(eqx.Module):
         schedule: A fixed schedule.
         kernel: Moves each chain at each beta.
         chunk_size: The most chains that are moved at once, for memory. The numbers do not depend on it.
+        devices: A number, or the devices themselves, which share the chains; see `AIS`.
 
     `run(path, target_samples, key=key)` returns `lower`, `upper` and `gap`, with standard errors.
 

@@ -48,6 +48,8 @@ def drive(
     Raises:
         ValueError: If the file belongs to another run, or to other densities.
 
+    See [Files and long runs](files.md). It does not run under `jax.jit`, and `ParallelTempering` is not an annealer.
+
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp

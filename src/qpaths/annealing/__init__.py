@@ -3,8 +3,8 @@
 from .groups import anneal_groups as anneal_groups
 from .loop import Annealing as Annealing
 from .loop import anneal as anneal
-from .loop import begin as begin
 from .population import Fault as Fault
 from .population import Population as Population
 from .population import State as State
 from .population import first_fault as first_fault
+from .start import begin as begin

@@ -10,23 +10,22 @@ from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from .._modules import Module
-from .._types import AnyArray, Rows, ScalarLike
-from ..arrays import HostStream, TracedStream, is_traced, one_thread, quiet, segment_sum, stack, to_host
+from .._types import AnyArray, ScalarLike
+from ..arrays import is_traced, one_thread, quiet, segment_sum, stack, to_host
 from ..devices import rows_at_once
 from ..estimators import moments_from
-from ..evaluation import AbstractEvaluator, evaluator_of
-from ..evaluation.layout import any_numpy
+from ..evaluation import AbstractEvaluator
 from ..kernels import AbstractKernel
 from ..memory import halving
+from ..next_beta import next_beta
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
-from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length
+from ..schedules import step_length
 from .blocks import BLOCK
 from .population import Population, State
 
@@ -37,7 +36,25 @@ Recorded: TypeAlias = Any
 class Annealing(Module):
     """A run under way: everything but the state, which changes.
 
-    `betas` is None where the schedule is adaptive, and `target_ess` then says how.
+    Attributes:
+        evaluator: Evaluates the path.
+        kernel: Moves the particles.
+        population: How particles go from one beta to the next.
+        betas: All betas; None where the schedule is adaptive.
+        target_ess: How an adaptive schedule makes its steps; None otherwise.
+        max_num: The most steps of an adaptive schedule.
+        stream: The random numbers of the run.
+
+    `qpaths.annealing.begin` makes it. Use it with the state of the same run only. The tutorial [Write an
+    algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> annealing, state = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).begin(path, key=jax.random.key(0))
+        >>> annealing.num_stages, annealing.betas.tolist()
+        (2, [0.0, 0.5, 1.0])
     """
 
     evaluator: AbstractEvaluator
@@ -141,74 +158,6 @@ class Annealing(Module):
         return False
 
 
-def begin(
-    path: AbstractPath[Any],
-    schedule: AbstractSchedule,
-    kernel: AbstractKernel[Any],
-    population: Population,
-    *,
-    stream: HostStream | TracedStream,
-    draw: tuple[Any, int] | None = None,
-    points: Any = None,
-) -> tuple[Annealing, State]:
-    """A run with the random numbers of `stream` and its population at beta = 0.
-
-    The population starts at exact draws from the base, `draw` being their stream and number, or at `points`.
-    """
-    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
-    if population.devices is not None:
-        _check_can_spread(path, evaluator)
-    betas = schedule.betas if isinstance(schedule, AbstractFixedSchedule) else None
-    target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else None
-    max_num = schedule.max_num if isinstance(schedule, AdaptiveSchedule) else 0
-    if evaluator.xp is np:
-        betas, target_ess, kernel, population, points = to_host((betas, target_ess, kernel, population, points))
-    elif betas is not None:
-        betas = jnp.asarray(betas)
-    annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
-    positions = None if points is None else evaluator.layout.rows(points)
-    start, num = draw or (None, positions.shape[0])  # type: ignore[union-attr]
-    if is_traced(annealing, positions, start):
-        state = _started(annealing, positions, start, num)
-        if betas is not None and is_traced(betas):
-            state = state._replace(beta=betas[0].astype(state.beta.dtype))  # not 0 where they descend
-        return annealing, state
-    return annealing.bounded(num, lambda annealing: _begin(annealing, positions, start, num))
-
-
-def _check_can_spread(path: AbstractPath[Any], evaluator: AbstractEvaluator) -> None:
-    """Raise where particles cannot be spread over devices."""
-    if evaluator.xp is not np:
-        raise ValueError(
-            "`devices` cannot be used under `jax.jit` or `jax.vmap`, because the host makes the steps of such a run: "
-            "call `run` outside of them. `evaluate_bounds` and `evaluate_lower` have `devices` of their own."
-        )
-    if any_numpy((path,)):
-        raise TypeError(
-            "`devices` needs densities that JAX can compile, and one of the path has `backend='numpy'`: write it with "
-            "`jax.numpy`, or leave out `devices`."
-        )
-
-
-def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
-    if annealing.evaluator.xp is np:
-        with one_thread():
-            return _started(annealing, positions, start, num)
-    return _compiled_start(annealing, positions, start, num)
-
-
-def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
-    evaluator = annealing.evaluator
-    if positions is None:
-        # Anew, since a stream of the host gives other numbers when it is used again after memory ran out.
-        positions = evaluator.draw(HostStream(start.entropy) if isinstance(start, HostStream) else start, num)
-    # The steps fold in their number.
-    return annealing.population.start(evaluator, annealing.kernel, positions, annealing.stream.fold(2**32 - 1))
-
-
-_compiled_start = jax.jit(_started, static_argnums=3)
-
-
 @jax.jit
 def _compiled_step(annealing: Annealing, state: State, new_beta: Any) -> tuple[State, Recorded]:
     return annealing.step(state, new_beta)
@@ -246,9 +195,30 @@ def anneal(
     observe: Observe | None = None,
     rows: list[Recorded] | None = None,
 ) -> tuple[State, Recorded]:
-    """All steps to beta = 1; the last state, and what was recorded after each step, stacked.
+    """All steps to beta = 1.
 
-    `choose`, `observe` and the `rows` of stages that were made before are for runs outside any transformation.
+    Args:
+        annealing: The run.
+        state: Its population, as a rule at beta = 0.
+        record: What to keep after each step, from the state and the statistics; the statistics by default.
+        choose: Takes the place of the schedule; only outside `jax.jit`.
+        observe: Called after each step with the state and the rows so far; only outside `jax.jit`.
+        rows: What was recorded in steps that were made before.
+
+    Returns:
+        The last state, and what was recorded, stacked along the steps. A run that fails ends early: see `state.fault`.
+
+    Inside `jax.jit` the loop is a compiled scan, and an adaptive schedule is an error. The tutorial [Write an
+    algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> annealing, state = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).begin(path, key=jax.random.key(0))
+        >>> state, stats = anneal(annealing, state)
+        >>> float(state.beta), stats["beta"].tolist()
+        (1.0, [0.5, 1.0])
     """
     if is_traced(annealing, state):
         return _scanned(annealing, state, record)

@@ -34,11 +34,26 @@ class Fault(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that a run carries from one beta to the next."""
+    """All that a run carries from one beta to the next.
+
+    Take weights from here or from `path.log_ratio`, and from nowhere else. The tutorial [Write an
+    algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> annealing, state = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).begin(path, key=jax.random.key(0))
+        >>> float(state.beta), float(state.log_evidence), state.log_weights.shape
+        (0.0, 0.0, (20,))
+    """
 
     beta: Scalar
+    """Where the particles are."""
     stage: Count
+    """Steps so far."""
     particles: Particles
+    """Positions with what was computed about them."""
     log_weights: Vector
     """Weights since the last resampling."""
     increments: Vector
@@ -46,7 +61,9 @@ class State(NamedTuple):
     log_offset: Scalar
     """Log evidence up to the last resampling."""
     ancestors: Int[AnyArray, " n"]
+    """The first particle that each one descends from."""
     num_resamplings: Count
+    """How often the particles were resampled."""
     stage_variance: Scalar
     """Sum over the resampling steps of the relative variance of the mean weight, between independent chains."""
     dominance: Scalar
@@ -58,6 +75,7 @@ class State(NamedTuple):
     params: Any
     """Parameters of the kernel at the current beta, with a leading axis of groups of particles."""
     fault: Fault
+    """The first problem of the run."""
 
     @property
     def log_evidence(self) -> Scalar:
@@ -67,18 +85,24 @@ class State(NamedTuple):
 class Population(Module):
     """How particles are carried from one beta to the next.
 
-    `threshold` is the share of the particles below which the ESS calls for resampling: 1 at every step, 0 never; None
-    never either, known beforehand, so that nothing of it is compiled. With `chain_length` P > 1 the run is waste-free
-    (Dau and Chopin, 2022): one particle in P is resampled and grows a chain of P states, all of which are kept.
-    `chunk_size` bounds how many particles are moved at once; the numbers do not depend on it, because random numbers
-    follow from the stage and the particle.
+    Args:
+        scheme: The resampling scheme, as in `SMC`.
+        threshold: The share of the particles below which the ESS calls for resampling: 1 at every step, 0 never. None
+            is never as well, and compiles nothing for it.
+        chain_length: P > 1 makes the run waste-free (Dau and Chopin, 2022): one particle in P is resampled and grows a
+            chain of P states, all of which are kept.
+        chunk_size: The most particles that are moved at once. The numbers do not depend on it.
+        cross_fit: Whether the kernel that moves one half of the particles is fitted to the other. Otherwise a particle
+            steers its own moves, which biases the evidence by about the number of fitted parameters over the number of
+            particles. An odd number of particles is fitted as a whole.
+        moves_last: False leaves the particles on the host as they are at beta = 1, neither resampled nor moved: the
+            evidence does not depend on moves there.
+        devices: Devices that share the particles; the host then makes the steps.
 
-    With `cross_fit` the kernel that moves one half of the particles is fitted to the other: a particle that steers its
-    own moves biases the evidence, by about the number of fitted parameters over the number of particles. An odd
-    number of particles is fitted as a whole.
-
-    Without `moves_last` particles on the host are neither resampled nor moved at beta = 1: the evidence does not
-    depend on moves there. With `devices` the particles are spread over them, and the host makes the steps.
+    Examples:
+        >>> import qpaths as qp
+        >>> Population(threshold=None).cost(qp.RandomWalk(2), 100, 5).target  # 100 + 5 100 2
+        1100
     """
 
     scheme: str = eqx.field(static=True, default="systematic")

@@ -24,6 +24,14 @@ class Particles(NamedTuple):
 
     Rows of every array are particles. The features always belong to the positions: to move particles, call
     `evaluator.particles(new_positions, with_slopes=...)`, and do not replace the positions alone.
+
+    The tutorial [Write a kernel](tutorials/own_kernel.md) has a complete example.
+
+    Examples:
+        >>> import numpy as np
+        >>> particles = Particles(np.zeros((3, 2)), None, None)
+        >>> particles.position.shape, particles.momentum is None
+        ((3, 2), True)
     """
 
     position: Rows
@@ -47,6 +55,22 @@ class AbstractEvaluator(abc.ABC):
     - `log_density`, `log_ratio`, `derivative`, `derivatives` and `score` are arithmetic on what was found before.
 
     `qpaths.evaluation.evaluator_of(path, stream, with_slopes=...)` makes the evaluator of a run.
+
+    The tutorial [Write a kernel](tutorials/own_kernel.md) has a complete example. Algorithms call it with all particles
+    at once: calls with single rows are slow.
+
+    Examples:
+        >>> import jax
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> base = qp.Density(lambda x: -x[0], lambda key: jax.random.exponential(key, (1,)))
+        >>> path = qp.GeometricPath(base, lambda x: -3.0 * x[0])
+        >>> stream = qp.evaluation.stream_for(jax.random.key(0), path)
+        >>> evaluator = qp.evaluation.evaluator_of(path, stream, with_slopes=False)
+
+        >>> particles = evaluator.particles(np.ones((2, 1)), with_slopes=False)  # evaluates both densities
+        >>> evaluator.log_density(0.5, particles.features).tolist()  # evaluates nothing
+        [-2.0, -2.0]
     """
 
     path: AbstractPath[Any]

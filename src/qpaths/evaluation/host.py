@@ -171,6 +171,9 @@ def clear_cache() -> None:
 
     The last eight programs of each kind are kept. Call this in a long process that works through many models.
 
+    See [How it runs](engine.md#new-data-without-a-new-program). The next call of a model compiles it again, and results
+    are not affected.
+
     Examples:
         >>> import qpaths as qp
         >>> qp.clear_cache()

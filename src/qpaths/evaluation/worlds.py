@@ -23,8 +23,23 @@ def on_cpu() -> bool:
 def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | TracedStream:
     """The random numbers of a run of these parts: a stream of the host, or of JAX where the run is compiled.
 
-    `pilots` are many short runs of a few hundred particles. They step on the host even where there is an accelerator,
-    which then evaluates the densities. Compiling their steps would take ten times as long as running them.
+    Args:
+        key: A key of JAX, or a stream, which is returned as it is.
+        *parts: What will run: the path, the algorithm, and arrays. A traced array among them makes the run a compiled
+            one.
+        pilots: Many short runs of a few hundred particles. They step on the host even where there is an accelerator,
+            which then evaluates the densities. Compiling their steps would take ten times as long as running them.
+
+    Returns:
+        The stream. `split` and `fold` make further ones; use each for one purpose only.
+
+    The two kinds of streams give different numbers for the same key. See [How it runs](engine.md).
+
+    Examples:
+        >>> import jax
+        >>> stream = stream_for(jax.random.key(0))
+        >>> len(stream.split(2))
+        2
     """
     if isinstance(key, HostStream | TracedStream):
         return key

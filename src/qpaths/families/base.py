@@ -23,6 +23,15 @@ class AbstractFamily(eqx.Module):
     A member is a normalized density that can be sampled exactly. Its natural parameters are theta; its moment
     parameters are eta = grad psi_q(theta), the expected phi under the escort density (proportional to p^q), which at
     q = 1 is the density itself (paper, eq. std_exp_fam, qexp_fam and appendix D).
+
+    [Families](families.md) lists the members. `qpaths.MomentPath` and `qpaths.EscortMomentPath` join two of one family;
+    two of different families have no such path.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> normal = qp.Normal(1.0, 2.0)
+        >>> isinstance(normal, AbstractFamily), [float(eta) for eta in normal.moments]  # mean, and mean square
+        (True, [1.0, 5.0])
     """
 
     @abc.abstractmethod
@@ -106,6 +115,14 @@ class AbstractExponentialFamily(AbstractFamily):
     A new family needs `log_prob`, `sample`, `sufficient_statistics`, `log_partition`, `natural` and `with_natural`.
     The moments are then the gradient of the log partition function and their inverse is found numerically, unless a
     closed form is better. `log_partition` must be infinite or NaN outside the natural parameter space.
+
+    See Wainwright and Jordan (2008) on exponential families and their duality.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> normal = qp.Normal(0.0, 1.0).with_moments(qp.Normal(2.0, 1.0).moments)
+        >>> float(normal.loc), float(normal.scale)
+        (2.0, 1.0)
     """
 
     @abc.abstractmethod
@@ -132,7 +149,21 @@ class AbstractExponentialFamily(AbstractFamily):
 
 
 class ScaledMember(eqx.Module):
-    """A member of a family times the mass `exp(log_mass)`, which is its normalizing constant."""
+    """A member of a family times the mass `exp(log_mass)`, which is its normalizing constant.
+
+    Args:
+        member: The normalized member.
+        log_mass: The log of the mass.
+
+    `GeometricPath.at(beta)` and `QPath.at(beta)` return one between members of a family of their order (paper, appendix
+    D.2). Between other densities they cannot.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> middle = qp.GeometricPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0)).at(0.5)
+        >>> float(middle.member.loc), round(float(middle.log_mass), 3)
+        (0.0, -0.5)
+    """
 
     member: AbstractFamily
     log_mass: ScalarLike

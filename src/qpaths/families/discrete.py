@@ -22,6 +22,15 @@ class Poisson(AbstractExponentialFamily):
 
     Points are whole numbers as floating-point numbers; elsewhere the density is zero. Between two rates the geometric
     path has rate `rate_0^(1-beta) rate_1^beta`, and the moment path mixes the rates linearly.
+
+    Args:
+        rate: The mean, positive.
+
+    See [Families](families.md). Kernels that move points continuously do not apply.
+
+    Examples:
+        >>> round(float(Poisson(2.0).log_prob(0.0)), 4)
+        -2.0
     """
 
     rate: ScalarLike
@@ -66,6 +75,16 @@ class Bernoulli(AbstractExponentialFamily):
     """A product of Bernoulli variables with success probabilities `probs`, of any shape; points are zeros and ones.
 
     phi(x) = x, theta = logit(probs), eta = probs.
+
+    Args:
+        probs: Probabilities in [0, 1], of any shape.
+
+    See [Families](families.md). Points must be exactly 0 or 1: the density is zero elsewhere.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> round(float(Bernoulli(jnp.array([0.5, 0.25])).log_prob(jnp.array([1.0, 0.0]))), 4)  # log(0.5 0.75)
+        -0.9808
     """
 
     probs: FloatArray
@@ -112,6 +131,17 @@ class Categorical(AbstractExponentialFamily):
     """A product of categorical variables, one per row of `probs` (the last axis sums to one); points are one-hot rows.
 
     phi(x) = x without its last column, theta = log(p_j / p_last), eta = p_j.
+
+    Args:
+        probs: Probabilities; the last axis sums to one.
+
+    See [Families](families.md). The natural parameters need a positive probability of the last value.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> density = Categorical(jnp.array([0.2, 0.3, 0.5]))
+        >>> round(float(jnp.exp(density.log_prob(jnp.array([0.0, 1.0, 0.0])))), 3)
+        0.3
     """
 
     probs: Float[Array, "*rows k"]

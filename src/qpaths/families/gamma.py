@@ -20,6 +20,12 @@ class Gamma(AbstractExponentialFamily):
     Args:
         concentration: The shape parameter; 1 is the exponential density.
         rate: The inverse of the scale; the mean is concentration / rate.
+
+    Both must be positive. See [Families](families.md).
+
+    Examples:
+        >>> float(Gamma(3.0, 2.0).moments[1])  # the mean, concentration / rate
+        1.5
     """
 
     concentration: ScalarLike

@@ -19,6 +19,12 @@ class Normal(AbstractExponentialFamily):
 
     phi(x) = (x, x^2), theta = (loc / scale^2, -1 / (2 scale^2)), eta = (loc, loc^2 + scale^2).
 
+    Args:
+        loc: The mean.
+        scale: The standard deviation, positive.
+
+    The paths of the paper's Figures 2 and 3 join two of these. Points are numbers, not arrays of length one.
+
     Examples:
         >>> round(float(Normal(0.0, 1.0).kl_divergence(Normal(1.0, 1.0))), 6)
         0.5
@@ -80,7 +86,11 @@ class MultivariateNormal(AbstractExponentialFamily):
         mean: Shape (d,).
         cov: The covariance matrix, shape (d, d), symmetric and positive definite.
 
+    The covariance is factored once, when the density is made; it must be positive definite to the precision of JAX. See
+    [Families](families.md).
+
     Examples:
+        >>> import jax.numpy as jnp
         >>> density = MultivariateNormal(jnp.zeros(2), jnp.eye(2))
         >>> round(float(density.log_prob(jnp.zeros(2))), 3)  # -log(2 pi)
         -1.838

@@ -18,6 +18,18 @@ class GeneralizedPareto(AbstractQExponentialFamily):
     q = (2 shape + 1) / (shape + 1), so q < 2; shape = 0 is the exponential density; for shape < 0 the support ends at
     loc - scale / shape. Members share `shape` and `loc`. The escort, for shape > -1/2, has shape / (1 + shape) and
     scale / (1 + shape); its mean is loc + scale, so scales mix linearly in the moment parameters.
+
+    Args:
+        shape: The tail index, above -1: the paper's xi (appendix D.1).
+        loc: Where the support begins.
+        scale: The scale, positive.
+
+    The mean exists for shape < 1 only.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> round(float(jnp.exp(GeneralizedPareto(0.0, 0.0, 1.0).log_prob(2.0))), 4)  # exp(-2)
+        0.1353
     """
 
     shape: ScalarLike

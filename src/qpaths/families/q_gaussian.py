@@ -77,6 +77,19 @@ class QGaussian(AbstractQGaussian):
     q = 1 is `Normal(loc, scale)`; q > 1 is `StudentT((3 - q) / (q - 1), loc, scale)`; for q < 1 the support is
     |z| < sqrt((3 - q) / (1 - q)). The variance of the escort is scale^2 for every q, that of the density itself
     scale^2 (3 - q) / (5 - 3 q) for q < 5/3. For q > 0 the escort is the q-Gaussian of order 2 - 1/q.
+
+    Args:
+        q: The order, below 3.
+        loc: The center.
+        scale: The scale, positive: the standard deviation of the escort.
+
+    See [Families](families.md). For q < 1 the density is zero outside its support, so a path to it excludes points.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> student, same = qp.StudentT(1.0, 0.0, 2.0), QGaussian(2.0, 0.0, 2.0)
+        >>> bool(abs(student.log_prob(1.0) - same.log_prob(1.0)) < 1e-5)
+        True
     """
 
     q: ScalarLike

@@ -28,7 +28,10 @@ class StudentT(AbstractQGaussian):
         loc: The center.
         scale: The scale, not squared. The variance is scale^2 df / (df - 2) for df > 2.
 
+    See the paper, appendix D.1. A large `df` costs no digits: the density tends to the normal one.
+
     Examples:
+        >>> import jax.numpy as jnp
         >>> round(float(jnp.exp(StudentT(1.0, 0.0, 1.0).log_prob(0.0))), 4)  # 1 / pi
         0.3183
     """
@@ -76,7 +79,11 @@ class MultivariateStudentT(AbstractQExponentialFamily):
         mean: The center, shape (d,); it is the mean for df > 1.
         scale_matrix: Shape (d, d), symmetric and positive definite. The covariance is S df / (df - 2) for df > 2.
 
+    The moments of a path exist for every df > 0, because they are moments of the escort. Those of the density itself
+    need df > 2.
+
     Examples:
+        >>> import jax.numpy as jnp
         >>> density = MultivariateStudentT(3.0, jnp.zeros(2), jnp.eye(2))
         >>> round(float(density.q), 3)  # q = (df + d + 2) / (df + d)
         1.4

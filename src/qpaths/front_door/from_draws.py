@@ -55,6 +55,9 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
 
         result = qpaths.evidence_from_draws(from_numpyro(model, y), mcmc, key=jax.random.key(0))
 
+    Returns:
+        A `Result` with `log_evidence`, `log_evidence_se`, the draws as `samples`, and a `verdict`.
+
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp

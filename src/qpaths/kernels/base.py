@@ -1,52 +1,23 @@
-"""What a kernel is, and what kernels share: the Metropolis rule, moments of particles, groups."""
+"""What a kernel is. What kernels share is in `rules.py`."""
 
 import abc
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
-from jaxtyping import Bool, Float
 
 from .._modules import Module
-from .._types import AnyArray, RealLike, Rows, Scalar, Vector
-from ..arrays import namespace, quiet, scan, softmax
+from .._types import RealLike, Rows, Scalar
+from ..arrays import namespace, scan
 from ..cost import Cost
-from ..devices import Spread
 from ..evaluation import AbstractEvaluator, Particles
-from ..numerics import log_ess
 from .factors import per_particle as per_particle
+from .rules import Cloud as Cloud
+from .rules import Info as Info
+from .rules import accept as accept
+from .rules import weighted_moments as weighted_moments
 
 Params = TypeVar("Params")
-
-
-class Info(NamedTuple):
-    """What a transition reports besides the new state; one entry for each particle."""
-
-    acceptance: Vector
-    """Probability with which the proposal was accepted."""
-    accepted: Bool[AnyArray, " n"]
-    """Whether it was."""
-    invalid: Bool[AnyArray, " n"]
-    """Whether the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
-    proposal: Rows
-    """The position of the first such proposal."""
-
-
-class Cloud(NamedTuple):
-    """Weighted particles near one beta, to which a kernel is fitted.
-
-    `weighted_moments(cloud)` is the mean and covariance. Particles of weight zero must not count.
-    """
-
-    evaluator: AbstractEvaluator
-    beta: RealLike
-    particles: Particles
-    log_weights: Vector
-
-    @property
-    def positions(self) -> Rows:
-        """The positions of the particles, one row each."""
-        return self.particles.position
 
 
 class AbstractKernel(Module, Generic[Params]):
@@ -59,6 +30,14 @@ class AbstractKernel(Module, Generic[Params]):
     `fit` looks at a population near the current beta and returns the numbers that the kernel works with (a covariance,
     a step size); `transition` uses them and nothing else, so a kernel with frozen parameters is exactly invariant.
     Members evaluate the user's densities only where the proposal takes them.
+
+    The tutorial [Write a kernel](tutorials/own_kernel.md) has a complete example.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> kernel = qp.HMC(num_leapfrog=5)
+        >>> isinstance(kernel, AbstractKernel), kernel.with_slopes, kernel.cost.target_gradient
+        (True, True, 5)
     """
 
     num_steps: eqx.AbstractVar[int]
@@ -210,62 +189,6 @@ def _merge(total: Info, new: Info) -> Info:
         total.invalid | new.invalid,
         xp.where(total.invalid[:, None], total.proposal, new.proposal),
     )
-
-
-@quiet()
-def accept(
-    uniform: Vector,
-    evaluator: AbstractEvaluator,
-    beta: RealLike,
-    old: Particles,
-    new: Particles,
-    log_correction: Vector,
-    *,
-    diverged: Bool[AnyArray, " n"] | bool = False,
-) -> tuple[Particles, Info]:
-    """The Metropolis rule: keep `new` if `uniform` in [0, 1) is below min(1, ratio). A NaN ratio is a rejection.
-
-    `log_correction` is the log ratio of the proposal densities, `log q(old | new) - log q(new | old)`: zero for a
-    symmetric proposal. A NaN or `+inf` density at `new` is invalid, unless the kernel `diverged` on the way there.
-    Returns the new particles and their `Info`.
-    """
-    xp = evaluator.xp
-    log_new = evaluator.log_density(beta, new.features)
-    log_ratio = log_new - evaluator.log_density(beta, old.features) + log_correction
-    probability = xp.where(xp.isnan(log_ratio), 0.0, xp.exp(xp.minimum(log_ratio, 0.0)))
-    accepted = uniform < probability
-    invalid = xp.logical_not((log_new < xp.inf) | diverged)
-    chosen = jax.tree.map(lambda a, b: xp.where(_per_row(accepted, a), a, b), new, old)
-    return chosen, Info(probability.astype(new.position.dtype), accepted, invalid, new.position)
-
-
-def _per_row(values: Any, like: Any) -> Any:
-    """One value for each row, with axes for the rest of an array."""
-    return values.reshape(values.shape + (1,) * (like.ndim - 1))
-
-
-@quiet()
-def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArray, "d d"]]:
-    """Mean and covariance of a weighted population, the covariance shrunk to its diagonal when particles are few.
-
-    The share of the diagonal is d / (ESS + d): nothing for the populations of a real run, all that can be known for a
-    handful of particles. The result is positive definite even when a coordinate does not vary.
-    """
-    positions, log_weights = cloud.positions, cloud.log_weights
-    xp = namespace(positions)
-    weights = softmax(log_weights)
-    if isinstance(positions, Spread):
-        mean, covariance = positions.moments(weights)
-    else:
-        mean = weights @ positions
-        centered = positions - mean
-        covariance = (centered * weights[:, None]).T @ centered
-    dimension = positions.shape[1]
-    share = dimension / (xp.exp(log_ess(log_weights)) + dimension)
-    variance = xp.diag(covariance)
-    floor = xp.finfo(positions.dtype).eps * (xp.max(variance) + xp.finfo(positions.dtype).tiny)
-    shrunk = (1 - share) * covariance + share * xp.diag(variance) + floor * xp.eye(dimension, dtype=positions.dtype)
-    return mean, shrunk
 
 
 def grouped(params: Any) -> Any:

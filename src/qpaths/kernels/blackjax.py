@@ -34,6 +34,14 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
     The cached features do not help BlackJAX: every transition evaluates the density anew.
 
         kernel = BlackJAXKernel(lambda f, cov: blackjax.nuts(f, step_size=0.5, inverse_mass_matrix=cov))
+
+    See [BlackJAX](your_model.md#blackjax). Kernels that adapt while they run are not invariant, and bias the evidence.
+
+    Examples:
+        >>> import blackjax
+        >>> kernel = BlackJAXKernel(lambda f, cov: blackjax.hmc(f, 0.5, cov, num_integration_steps=3), num_steps=2)
+        >>> kernel.num_steps, kernel.needs_fit
+        (2, True)
     """
 
     build: Callable[[Callable[[Array], Array], Array], Any] = eqx.field(static=True)  # type: ignore[misc]

@@ -38,7 +38,22 @@ def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
 
 
 def per_particle(values: AnyArray, num: int) -> AnyArray:
-    """Numbers of groups as numbers of particles; a single group broadcasts by itself."""
+    """Parameters of groups as parameters of particles.
+
+    Args:
+        values: An array with a leading axis of groups.
+        num: The number of particles. It must be a multiple of the number of groups.
+
+    Returns:
+        An array with one entry for each particle. A single group is returned as it is, because it broadcasts.
+
+    See [The methods](tutorials/own_kernel.md#the-methods).
+
+    Examples:
+        >>> import numpy as np
+        >>> per_particle(np.array([1.0, 2.0]), 4).tolist()
+        [1.0, 1.0, 2.0, 2.0]
+    """
     groups = values.shape[0]
     return values if groups in (1, num) else namespace(values).repeat(values, num // groups, axis=0)
 

@@ -25,6 +25,18 @@ class FrozenKernel(KernelWrapper):
         kernel: The kernel that makes the transitions.
         betas: Where the parameters were fitted, increasing from 0 to 1.
         params: The parameters of one group at each beta, stacked along the first axis.
+
+    See [Choosing parts yourself](evidence.md#choosing-parts-yourself). Parameters that were fitted on another path may
+    suit this one badly; the estimate is still unbiased.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> factors = np.array([[[2.0]], [[1.0]]])  # a random walk of width 2 at the base and 1 at the target
+
+        >>> frozen = FrozenKernel(qp.RandomWalk(), np.array([0.0, 1.0]), factors)
+        >>> frozen.needs_fit, round(float(frozen.params_at(0.5)[0, 0]), 3)  # scales go geometrically
+        (False, 1.414)
     """
 
     betas: Float[AnyArray, " num"]

@@ -254,12 +254,14 @@ class HMC(LeapfrogKernel):
         persistence: The share of its momentum that a particle keeps from one transition to the next (Horowitz, 1991),
             also to the next beta. It pays with few leapfrog steps, after which a particle would otherwise often turn
             back: try 0.5 to 0.7 with 3 steps. It costs nothing.
-
         spread: The step size of each transition is also multiplied by a number between `1 / spread` and `spread`,
             uniform on a log scale. Long and short steps then alternate where no single step size serves everywhere.
             Annealed to a funnel and to a hierarchical model it gained nothing over a tuned step size.
 
     With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
+
+    It needs gradients of both densities. Single step sizes fail where scales differ much from place to place, as in the
+    neck of a funnel.
 
     Examples:
         >>> HMC(num_leapfrog=5).cost.total  # a gradient counts as two evaluations

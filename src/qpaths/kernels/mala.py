@@ -9,8 +9,14 @@ from .gradient import LeapfrogKernel
 class MALA(LeapfrogKernel):  # type: ignore[misc]
     """The Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, without jitter.
 
-    Options as for `HMC`; 57 % is the optimal acceptance rate in many dimensions (Roberts and Rosenthal, 1998). A
-    transition costs one value with gradient. It moves less far than `HMC` for the same number of gradients.
+    Args:
+        num_steps: Transitions at each beta; each costs one value with gradient of each density.
+        step_size: As in `HMC`; None has it tuned at each beta.
+        preconditioner: As in `HMC`: `"dense"`, `"low_rank"`, `"diagonal"` or `"none"`.
+        target_acceptance: The acceptance rate of the tuning. 57 % is optimal in many dimensions (Roberts and Rosenthal,
+            1998).
+
+    It needs gradients, and moves less far than `HMC` for the same number of them.
 
     Examples:
         >>> MALA(num_steps=2).cost.total  # one gradient for each transition, which counts as two

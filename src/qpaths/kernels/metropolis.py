@@ -28,6 +28,8 @@ class RandomWalk(AbstractKernel[Factors]):
         num_steps: Transitions at each beta; each costs one value of each density.
         scale: Length of the steps, in standard deviations of the particles times sqrt(d).
 
+    It needs no gradient, but too few moves leave the particles behind the path.
+
     Examples:
         >>> RandomWalk(num_steps=5).cost.total
         1

@@ -16,6 +16,17 @@ class KernelWrapper(AbstractKernel[Any]):
         class StaleBeta(KernelWrapper):
             def transition(self, evaluator, beta, particles, randomness, params):
                 return self.kernel.transition(evaluator, 0.5 * beta, particles, randomness, params)
+
+    Args:
+        kernel: The kernel to pass everything on to.
+
+    A wrapper around a kernel that adapts, or one that changes the density, is no longer exact. The tutorial [Write a
+    kernel](tutorials/own_kernel.md) has a complete example.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> KernelWrapper(qp.RandomWalk(3)).num_steps
+        3
     """
 
     kernel: AbstractKernel[Any]

@@ -3,7 +3,6 @@
 from .._renamed import with_old_names
 from .bounds import DecoderBounds as DecoderBounds
 from .bounds import load_bounds as load_bounds
-from .evaluate import DecoderProblem as DecoderProblem
 from .evaluate import compile_bounds as compile_bounds
 from .evaluate import compile_lower as compile_lower
 from .evaluate import evaluate_bounds as evaluate_bounds
@@ -17,6 +16,7 @@ from .omniglot import binarize as binarize
 from .omniglot import check_images as check_images
 from .omniglot import find_omniglot as find_omniglot
 from .omniglot import load_omniglot as load_omniglot
+from .posterior import DecoderProblem as DecoderProblem
 from .posterior import DiagonalNormal as DiagonalNormal
 from .posterior import posterior_path as posterior_path
 from .posterior import simulate as simulate

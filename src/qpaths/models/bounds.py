@@ -19,8 +19,21 @@ _FIELDS = ("forward", "reverse", "acceptance", "status")
 class DecoderBounds(eqx.Module):
     """Log weights of all chains for all observations, and the bounds that they give.
 
-    The reverse chains estimate minus the log evidence. There are none (a width of zero) for observations without an
-    exact draw of the posterior, and no upper bound then.
+    The bounds hold in expectation (Grosse, Ghahramani and Adams, 2015). Those of single observations may cross by their
+    noise. Without reverse chains (a width of zero) there is no upper bound.
+
+    Attributes:
+        forward: Log weights of the forward chains, one row for each observation.
+        reverse: Those of the reverse chains, which estimate minus the log evidence.
+        acceptance: Mean acceptance of each observation's forward chains.
+        status: `qpaths.Status` of each observation's run.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> forward, reverse = jnp.array([[-3.0, -1.0]]), jnp.array([[1.0, 2.0]])
+        >>> bounds = DecoderBounds(forward, reverse, jnp.ones(1), jnp.zeros(1, int))
+        >>> float(bounds.lower[0]), float(bounds.upper[0]), float(bounds.gap[0])
+        (-2.0, -1.5, 0.5)
     """
 
     forward: Float[Array, "num chains"]

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import Point, PRNGKey, ScalarLike
+from .._types import Point, PRNGKey
 from ..algorithms import AIS, BDMC
 from ..devices import Devices, as_devices, portable
 from ..evaluation import layout_of
@@ -18,50 +18,9 @@ from ..paths import AbstractPath
 from .batches import in_batches, num_of, on_devices, rows_of, size_of
 from .bounds import DecoderBounds
 from .chains import Chains
-from .networks import Decoder, check_rows
-from .posterior import posterior_path
+from .networks import check_rows
+from .posterior import DecoderProblem
 from .released import ReleasedProtocol
-
-
-class DecoderProblem(eqx.Module):
-    """What all observations share: the model, the path to its posteriors, and where it begins.
-
-    `problem(x)` is the path to the posterior of one observation. `q` or `delta = 1 - q` as in `posterior_path`.
-    `encoder(x)`, a normalized density that can be sampled, takes the place of the prior as the base where it is given.
-    `guide`, a cheaper decoder that is nearly the same (`low_precision`), gives the gradients that kernels follow.
-    """
-
-    decoder: Decoder
-    delta: ScalarLike | None
-    encoder: Any
-    prior: Any
-    guide: Decoder | None
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        *,
-        q: ScalarLike | None = None,
-        delta: ScalarLike | None = None,
-        encoder: Any = None,
-        prior: Any = None,
-        guide: Decoder | None = None,
-    ):
-        if q is not None and delta is not None:
-            raise ValueError(f"give `q` or `delta` (delta = 1 - q), not both, got q = {q} and delta = {delta}.")
-        self.decoder = decoder
-        delta = 1 - q if q is not None else delta
-        # An array, so that another value does not compile again; Python numbers do not widen float32.
-        self.delta = None if delta is None else jnp.asarray(delta)
-        self.encoder = encoder
-        self.prior = prior
-        self.guide = guide
-
-    def __call__(self, x: Point) -> AbstractPath[Any]:
-        """The path to the posterior of one observation."""
-        base = None if self.encoder is None else self.encoder(x)
-        return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
-
 
 PathOf = Callable[[Point], AbstractPath[Any]]
 """Makes the path of one observation: a `DecoderProblem`, what `tune` returns for one, or any function."""
@@ -78,17 +37,41 @@ def evaluate_bounds(
     progress: bool = False,
     devices: Devices = None,
 ) -> DecoderBounds:
-    """Bidirectional Monte Carlo for each observation: `latents[i]` is an exact draw of the posterior of `x[i]`.
+    """Bidirectional Monte Carlo for each observation (Grosse, Ghahramani and Adams, 2015).
 
-    `simulate` makes such pairs. A kernel that needs fitting is fitted to each observation by a pilot population of its
-    own; `qpaths.tune(path_of, problems=...)` finds one for all of them. `batch_size` bounds how many observations are
-    annealed at once; where the device runs out of memory it is halved, with a warning, and finished observations are
-    kept. The numbers do not depend on it: observation i has the key `fold_in(key, i)`. `progress` shows the batches
-    with the mean bounds so far on standard error.
+    A kernel that needs fitting is fitted to each observation by a separate pilot population. That costs more than the
+    chains: `qpaths.tune(path_of, problems=...)` finds one kernel for all of them.
 
-    `devices`, a number or the devices themselves, such as `jax.devices()`, share the observations, and `batch_size` is
-    then that of each. The numbers do not depend on how many there are. The processes of a JAX cluster all make the same
-    call, and all get the bounds of all observations.
+    Args:
+        path_of: Makes the path of one observation, such as a `DecoderProblem`.
+        x: Observations, with a leading axis.
+        latents: `latents[i]` is an exact draw from the posterior of `x[i]`, as `simulate` makes them. Nothing checks
+            it.
+        algorithm: A `BDMC` with a fixed schedule, or a `ReleasedProtocol`.
+        key: Observation i has the key `fold_in(key, i)`.
+        batch_size: The most observations that are annealed at once on a device. Where memory runs out it is halved,
+            with a warning, and finished observations are kept. The numbers do not depend on it.
+        progress: Whether to show the batches, with the mean bounds so far, on standard error.
+        devices: Devices that share the observations: their number, or the devices themselves, such as `jax.devices()`.
+            The numbers do not depend on it. The processes of a JAX cluster all make the same call, and all get all
+            bounds.
+
+    Returns:
+        `DecoderBounds`. See [Many observations](models.md#many-observations).
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
+        >>> import qpaths as qp
+        >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
+        >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
+        >>> bdmc = qp.BDMC(2, qp.LinearSchedule(5), kernel)
+        >>> bounds = evaluate_bounds(DecoderProblem(model.decoder), images, latents, bdmc, key=jax.random.key(2))
+        >>> bounds.lower.shape, bounds.upper.shape
+        ((4,), (4,))
     """
     arrays = _bounds_arrays(path_of, x, latents, algorithm, key)
     return _run(Chains.both_ways, Chains.of(path_of, algorithm), arrays, batch_size, progress, as_devices(devices))
@@ -104,9 +87,38 @@ def evaluate_lower(
     progress: bool = False,
     devices: Devices = None,
 ) -> DecoderBounds:
-    """Annealed importance sampling for each observation, real ones included; options as for `evaluate_bounds`.
+    """Annealed importance sampling for each observation (Neal, 2001), real ones included.
 
-    The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings.
+    The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings. There is no upper
+    bound, so a low value may be the model's fault or the sampler's: compare the gap on simulated data.
+
+    Args:
+        path_of: Makes the path of one observation, such as a `DecoderProblem`.
+        x: Observations, with a leading axis.
+        algorithm: An `AIS` with a fixed schedule, or a `ReleasedProtocol`.
+        key: Observation i has the key `fold_in(key, i)`.
+        batch_size: The most observations that are annealed at once on a device. Where memory runs out it is halved,
+            with a warning, and finished observations are kept. The numbers do not depend on it.
+        progress: Whether to show the batches, with the mean bounds so far, on standard error.
+        devices: Devices that share the observations: their number, or the devices themselves, such as `jax.devices()`.
+            The numbers do not depend on it. The processes of a JAX cluster all make the same call, and all get all
+            bounds.
+
+    Returns:
+        `DecoderBounds` without reverse chains.
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
+        >>> import qpaths as qp
+        >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
+        >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
+        >>> ais = qp.AIS(2, qp.LinearSchedule(5), kernel)
+        >>> evaluate_lower(DecoderProblem(model.decoder), images, ais, key=jax.random.key(2)).lower.shape
+        (4,)
     """
     arrays = _lower_arrays(path_of, x, algorithm, key)
     return _run(Chains.forward, Chains.of(path_of, algorithm), arrays, batch_size, progress, as_devices(devices))
@@ -118,6 +130,27 @@ def compile_bounds(
     """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed.
 
     Other values of q and other schedules share the program.
+
+    Args:
+        path_of: Makes the path of one observation, such as a `DecoderProblem`.
+        x: Observations, with a leading axis.
+        latents: As for `evaluate_bounds`. Only shapes matter here.
+        algorithm: The algorithm of the run.
+        batch_size: That of the run.
+
+    Other numbers of observations, chains or leapfrog steps need another program. See [Many
+    observations](models.md#many-observations).
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
+        >>> import qpaths as qp
+        >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
+        >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
+        >>> compile_bounds(DecoderProblem(model.decoder), images, latents, qp.BDMC(2, qp.LinearSchedule(5), kernel))
     """
     arrays = _bounds_arrays(path_of, x, latents, algorithm, jax.random.key(0))
     _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).both_ways, arrays, batch_size)
@@ -126,7 +159,28 @@ def compile_bounds(
 def compile_lower(
     path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, *, batch_size: int | None = None
 ) -> None:
-    """As `compile_bounds`, for `evaluate_lower`."""
+    """Compile the program that `evaluate_lower` will run for arrays of these shapes, so that its run can be timed.
+
+    Args:
+        path_of: Makes the path of one observation, such as a `DecoderProblem`.
+        x: Observations, with a leading axis.
+        algorithm: The algorithm of the run.
+        batch_size: That of the run.
+
+    Other numbers of observations, chains or leapfrog steps need another program. See [Many
+    observations](models.md#many-observations).
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+
+        >>> import qpaths as qp
+        >>> latents, images = qp.models.simulate(model.decoder, 4, key=jax.random.key(1))
+
+        >>> kernel = qp.HMC(num_leapfrog=2, step_size=0.3, preconditioner="none")
+        >>> compile_lower(DecoderProblem(model.decoder), images, qp.AIS(2, qp.LinearSchedule(5), kernel))
+    """
     arrays = _lower_arrays(path_of, x, algorithm, jax.random.key(0))
     _compile(Chains.of(path_of, algorithm)._replace(num_steps=0).forward, arrays, batch_size)
 

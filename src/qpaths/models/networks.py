@@ -22,6 +22,15 @@ class Decoder(Protocol):
 
     One latent point and one observation at a time; the library vectorizes. A decoder that is a pytree (an equinox
     module) can change its weights without recompiling. The prior of the latent point is given apart from it.
+
+    See [Generative models](models.md). Nothing checks that `sample` draws from `log_likelihood`; bounds of simulated
+    data rest on it.
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import BernoulliDecoder, Network
+        >>> isinstance(BernoulliDecoder(Network.random(jax.random.key(0), [2, 4, 6])), Decoder)
+        True
     """
 
     def log_likelihood(self, z: Point, x: Point, /) -> Array:
@@ -50,7 +59,20 @@ class Layer(eqx.Module):
 
 
 class Network(eqx.Module):
-    """Layers with a tanh between each two."""
+    """Layers with a tanh between each two.
+
+    Args:
+        layers: Affine layers, whose sizes must fit together.
+
+    `Network.random(key, sizes)` makes one with random weights (Glorot and Bengio, 2010).
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> network = Network.random(jax.random.key(0), [2, 4, 6])
+        >>> network.num_in, network(jnp.zeros(2)).shape
+        (2, (6,))
+    """
 
     layers: tuple[Layer, ...]
 
@@ -84,7 +106,22 @@ class LowPrecisionNetwork(eqx.Module):
 
 
 class BernoulliDecoder(eqx.Module):
-    """Independent pixels in [0, 1]; `network(z)` are their logits."""
+    """Independent pixels in [0, 1]; `network(z)` are their logits.
+
+    Args:
+        network: Maps a latent point to one logit for each pixel.
+
+    See [Generative models](models.md). Pixels between 0 and 1 count as probabilities of ink, which is not a density.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> decoder = BernoulliDecoder(Network.random(jax.random.key(0), [2, 4, 6]))
+        >>> decoder.num_latent, decoder.num_pixels
+        (2, 6)
+        >>> round(float(decoder.log_likelihood(jnp.zeros(2), jnp.ones(6))), 3)  # 6 log(1/2): no bias at first
+        -4.159
+    """
 
     network: Network
 
@@ -113,7 +150,21 @@ class BernoulliDecoder(eqx.Module):
 
 
 class GaussianDecoder(eqx.Module):
-    """Independent normal observations of a fixed standard deviation `scale` around `network(z)`."""
+    """Independent normal observations of a fixed standard deviation `scale` around `network(z)`.
+
+    Args:
+        network: Maps a latent point to the means.
+        scale: The standard deviation, positive.
+
+    See [Generative models](models.md). The standard deviation is not learned.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> decoder = GaussianDecoder(Network.random(jax.random.key(0), [2, 4, 6]), 0.5)
+        >>> decoder.sample(jnp.zeros(2), jax.random.key(1)).shape
+        (6,)
+    """
 
     network: Network
     scale: ScalarLike
@@ -171,6 +222,21 @@ def low_precision(decoder: Any, dtype: Any = jnp.bfloat16) -> Any:
     """The decoder with its `network` in low precision: a guide, on a GPU about twice as fast as the decoder itself.
 
     For `DecoderProblem(decoder, guide=...)` and `posterior_path(..., guide=...)`: it steers, and bounds stay exact.
+
+    Args:
+        decoder: A decoder with a `network`; others have no such copy.
+        dtype: The precision.
+
+    Returns:
+        A decoder of the same kind.
+
+    See [Gradients in low precision](models.md#gradients-in-low-precision). On a CPU it gains nothing.
+
+    Examples:
+        >>> import jax
+        >>> decoder = BernoulliDecoder(Network.random(jax.random.key(0), [2, 4, 6]))
+        >>> low_precision(decoder).network.network.layers[0].weight.dtype
+        dtype(bfloat16)
     """
     network = jax.tree.map(lambda leaf: leaf.astype(dtype), decoder.network)
     return eqx.tree_at(lambda one: one.network, decoder, LowPrecisionNetwork(network))

@@ -33,7 +33,24 @@ class Images(NamedTuple):
 
 
 def load_omniglot(path: str | os.PathLike[str]) -> Images:
-    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error."""
+    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error.
+
+    Args:
+        path: The file.
+
+    Returns:
+        `train` and `test`, one image of 784 pixels per row, in [0, 1].
+
+    See [Training](models.md#training).
+
+    Examples:
+        >>> import numpy as np
+        >>> import tempfile
+        >>> file = tempfile.mkdtemp() + "/images.npz"
+        >>> np.savez(file, train=np.zeros((3, 784)), test=np.zeros((2, 784)))
+        >>> load_omniglot(file).train.shape
+        (3, 784)
+    """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there are no Omniglot images at `{path}`. {_HELP}")
@@ -53,7 +70,22 @@ def load_omniglot(path: str | os.PathLike[str]) -> Images:
 
 
 def find_omniglot() -> Path:
-    """`chardata.mat` or `omniglot28_strokes.npz`, in the folder that QPATHS_DATA names or in the current one."""
+    """`chardata.mat` or `omniglot28_strokes.npz`, in the folder that QPATHS_DATA names or in the current one.
+
+    Returns:
+        The file, for `load_omniglot`. Where there is none, an error says how to get one.
+
+    See [Generative models](experiments.md#generative-models).
+
+    Examples:
+        >>> import tempfile
+        >>> from unittest import mock
+        >>> folder = tempfile.mkdtemp()
+        >>> Path(folder, "chardata.mat").touch()
+        >>> with mock.patch.dict("os.environ", QPATHS_DATA=folder):
+        ...     find_omniglot().name
+        'chardata.mat'
+    """
     for folder in (os.environ.get("QPATHS_DATA"), "."):
         for name in _FILES:
             if folder and (Path(folder) / name).is_file():
@@ -89,6 +121,21 @@ def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIX
     """Images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
 
     Anything else is an error that says what was found.
+
+    Args:
+        images: An array with one image per row.
+        name: What to call it in errors.
+        num_pixels: Pixels of an image.
+
+    Returns:
+        The images as float32.
+
+    See [Training](models.md#training).
+
+    Examples:
+        >>> import numpy as np
+        >>> check_images(np.array([[0, 255]], np.uint8), num_pixels=2).tolist()
+        [[0.0, 1.0]]
     """
     array = np.asarray(images)
     if array.ndim != 2 or array.shape[1] != num_pixels or not array.shape[0]:
@@ -112,6 +159,22 @@ def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIX
 
 
 def binarize(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
-    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarization."""
+    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarization.
+
+    Args:
+        images: Gray values in [0, 1].
+        key: For the draws; use another one each time.
+
+    Returns:
+        Zeros and ones, of the same shape.
+
+    Bounds on a fixed binarization and on fresh ones are not comparable (Salakhutdinov and Murray, 2008).
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> binarize(jnp.array([[0.0, 1.0]]), jax.random.key(0)).tolist()
+        [[0.0, 1.0]]
+    """
     images = jnp.asarray(images)
     return (jax.random.uniform(key, images.shape, images.dtype) < images).astype(images.dtype)

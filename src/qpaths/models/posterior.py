@@ -11,12 +11,24 @@ from jaxtyping import Float
 
 from .._types import Point, PRNGKey, Scalar, ScalarLike
 from ..densities import DensityLike, as_density, as_pytree
-from ..paths import GeometricPath, QPath
+from ..paths import AbstractPath, GeometricPath, QPath
 from .networks import Decoder, check_pixels
 
 
 class DiagonalNormal(eqx.Module):
-    """The normal density with independent coordinates: the prior of a latent point, or what an encoder returns."""
+    """The normal density with independent coordinates: the prior of a latent point, or what an encoder returns.
+
+    Args:
+        mean: The means.
+        scale: The standard deviations, positive; nothing checks it.
+
+    For a full covariance use `qpaths.MultivariateNormal`. See [Generative models](models.md).
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> round(float(DiagonalNormal(jnp.zeros(2), jnp.ones(2)).log_prob(jnp.zeros(2))), 3)  # -log(2 pi)
+        -1.838
+    """
 
     mean: Float[Array, " latent"]
     scale: Float[Array, " latent"]
@@ -32,7 +44,20 @@ class DiagonalNormal(eqx.Module):
 
 
 def standard_normal(num_latent: int, dtype: Any = None) -> DiagonalNormal:
-    """N(0, I), in the default precision of jax unless told."""
+    """N(0, I), the usual prior of a latent point.
+
+    Args:
+        num_latent: The number of coordinates.
+        dtype: The precision; that of JAX by default. It should be that of the decoder's weights.
+
+    Returns:
+        A `DiagonalNormal`. See [Generative models](models.md).
+
+    Examples:
+        >>> import jax
+        >>> standard_normal(3).sample(jax.random.key(0)).shape
+        (3,)
+    """
     return DiagonalNormal(jnp.zeros(num_latent, dtype), jnp.ones(num_latent, dtype))
 
 
@@ -79,11 +104,30 @@ def posterior_path(
 ) -> GeometricPath | QPath:
     """The path from `base` to `p(z) p(x | z)`, whose log evidence is log p(x).
 
-    The geometric path, or the q-path where `q` or `delta = 1 - q` is given. The prior is N(0, I) in the latent space of
-    the decoder unless given; the base is the prior unless given: an encoder's `q(z | x)` also is normalized and can be
-    sampled, so that the bounds stay valid. The gradients that kernels follow are those of `guide`, a cheaper decoder
-    that is nearly the same (`low_precision`), where it is given; densities and weights are the decoder's own. The
-    observation is an array of the path: `jax.vmap` over observations compiles once.
+    Args:
+        decoder: The generative model.
+        x: One observation. It is an array of the path: `jax.vmap` over observations compiles once.
+        q: The order of a q-path; the geometric path without it.
+        delta: `1 - q`, in place of q.
+        log_scale: As in `QPath`.
+        prior: The prior of the latent point; N(0, I) for a decoder that has `num_latent`.
+        base: Where the path begins; the prior by default. An encoder's `q(z | x)` also is normalized and can be
+            sampled, so that the bounds stay valid.
+        guide: A cheaper decoder that is nearly the same (`low_precision`). Kernels follow its gradients; densities and
+            weights are the decoder's own.
+
+    Returns:
+        A `GeometricPath` or a `QPath`. See [Any decoder](models.md#any-decoder). A base with lighter tails than the
+        posterior, as encoders often have, makes weights with heavy tails.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+        >>> path = posterior_path(model.decoder, jnp.ones(6), q=0.99)
+        >>> round(float(path.q), 4)
+        0.99
     """
     check_pixels(decoder, x)
     prior = prior_of(decoder) if prior is None else as_density(prior, "prior")
@@ -94,8 +138,86 @@ def posterior_path(
     return QPath(base, target, q=q, delta=delta, log_scale=log_scale)
 
 
+class DecoderProblem(eqx.Module):
+    """What all observations share: the model, the path to its posteriors, and where it begins.
+
+    `problem(x)` is the path to the posterior of one observation. See [Many observations](models.md#many-observations).
+    All observations must have one shape.
+
+    Args:
+        decoder: The generative model.
+        q: The order of the path; geometric without it.
+        delta: `1 - q`, in place of q.
+        encoder: `encoder(x)`, a normalized density that can be sampled, takes the place of the prior as the base.
+        prior: The prior of the latent point; N(0, I) for a decoder that has `num_latent`.
+        guide: A cheaper decoder that is nearly the same (`low_precision`), whose gradients kernels follow.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+        >>> problem = DecoderProblem(model.decoder, q=0.99)
+        >>> type(problem(jnp.ones(6))).__name__
+        'QPath'
+    """
+
+    decoder: Decoder
+    delta: ScalarLike | None
+    encoder: Any
+    prior: Any
+    guide: Decoder | None
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        *,
+        q: ScalarLike | None = None,
+        delta: ScalarLike | None = None,
+        encoder: Any = None,
+        prior: Any = None,
+        guide: Decoder | None = None,
+    ):
+        if q is not None and delta is not None:
+            raise ValueError(f"give `q` or `delta` (delta = 1 - q), not both, got q = {q} and delta = {delta}.")
+        self.decoder = decoder
+        delta = 1 - q if q is not None else delta
+        # An array, so that another value does not compile again; Python numbers do not widen float32.
+        self.delta = None if delta is None else jnp.asarray(delta)
+        self.encoder = encoder
+        self.prior = prior
+        self.guide = guide
+
+    def __call__(self, x: Point) -> AbstractPath[Any]:
+        """The path to the posterior of one observation."""
+        base = None if self.encoder is None else self.encoder(x)
+        return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
+
+
 def simulate(decoder: Decoder, num: int, *, key: PRNGKey, prior: Any = None) -> tuple[Point, Point]:
-    """`num` latent points from the prior and an observation from each: exact draws of their posteriors, for BDMC."""
+    """Latent points from the prior, and one observation from each.
+
+    A latent point is an exact draw from the posterior of its observation, as `BDMC` needs (Grosse, Ghahramani and
+    Adams, 2015). Such data follow the model, so they say how good a sampler is, and nothing about how well the model
+    fits.
+
+    Args:
+        decoder: The generative model.
+        num: How many.
+        key: For the draws.
+        prior: The prior of the latent point; N(0, I) for a decoder that has `num_latent`.
+
+    Returns:
+        The latent points and the observations, each with a leading axis.
+
+    Examples:
+        >>> import jax
+        >>> from qpaths.models import VAE
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+        >>> latents, images = simulate(model.decoder, 5, key=jax.random.key(1))
+        >>> latents.shape, images.shape
+        ((5, 2), (5, 6))
+    """
     return _simulate(decoder, prior_of(decoder) if prior is None else prior, jax.random.split(key, num))
 
 

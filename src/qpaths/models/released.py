@@ -75,6 +75,18 @@ class ReleasedProtocol(eqx.Module):
     kept within [1e-4, 0.5]. The reverse run starts at 0.01 again. Because the kernel at a beta depends on the
     chain's past it does not leave the density there invariant, so the mean weight is biased and the bounds are not
     exact.
+
+    Args:
+        num_chains: Chains in each direction.
+        schedule: A fixed schedule.
+        num_leapfrog: Leapfrog steps of a transition.
+
+    See [The released protocol](models.md#the-released-protocol).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> ReleasedProtocol(10, qp.LinearSchedule(100)).num_leapfrog
+        10
     """
 
     num_chains: int = eqx.field(static=True)

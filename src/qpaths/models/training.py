@@ -29,12 +29,26 @@ from .vae import HIDDEN, NUM_LATENT, VAE
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings:
-    """TrainingSettings of a training; the defaults are those of the paper's appendix where it gives them.
+    """Settings of a training; the defaults are those of the paper's appendix (Table 2) where it gives them.
 
-    `num_partitions` intervals of beta, log-uniform from `first_beta`, along the q-path from the encoder to the joint
-    density. The sum is the left one for q > 0 and the right one otherwise: a lower bound for q >= 1 and for q <= 0.
-    Between 0 and 1 neither sum is a bound (`qpaths.algorithms.tvo`). Adam, with a step size that falls from
-    `learning_rate` to `final_learning_rate` along half a cosine. All numbers follow from `seed`.
+    Args:
+        num_epochs: Passes over the images.
+        batch_size: Images of a step.
+        num_samples: Importance samples of each image.
+        num_partitions: Intervals of beta.
+        first_beta: The smallest beta after 0; the betas are log-uniform from there.
+        q: The order of the path from the encoder to the joint density. The sum is the left one for q > 0 and the right
+            one otherwise: a lower bound for q >= 1 and for q <= 0. Between 0 and 1 neither sum is a bound.
+        gradient: As in `ThermodynamicObjective`.
+        learning_rate: Adam's step size at first. It falls along half a cosine.
+        final_learning_rate: The step size at the end.
+        hidden: Sizes of the hidden layers.
+        num_latent: Latent coordinates.
+        seed: All random numbers follow from it.
+
+    Examples:
+        >>> TrainingSettings(num_epochs=100).num_partitions
+        100
     """
 
     num_epochs: int = 5000
@@ -102,9 +116,27 @@ def train_vae(
 ) -> Trained:
     """Train an autoencoder on images in [0, 1], binarized anew each time they are seen.
 
-    With `checkpoint` the state is written to that file every `save_every` epochs and at an interrupt; the same call
-    continues from it and gives the numbers of an uninterrupted training. Images that do not fill a batch are left out
-    of an epoch, others each time. `observe(epoch, model)` is called after each epoch.
+    Args:
+        images: One image per row.
+        settings: The settings; the paper's by default.
+        checkpoint: A file to which the state is written. The same call continues from it and gives the numbers of an
+            uninterrupted training.
+        save_every: Epochs between two writes; an interrupt writes too.
+        progress: Whether to show the epochs on standard error.
+        observe: `observe(epoch, model)` is called after each epoch.
+
+    Returns:
+        The trained `model`, and the `history` of the objective. See [Training](models.md#training).
+
+    It needs optax. Images that do not fill a batch are left out of an epoch, others each time. An objective that
+    becomes NaN is an error.
+
+    Examples:
+        >>> import numpy as np
+        >>> sizes = {"hidden": (3, 3), "num_latent": 1, "num_samples": 2, "num_partitions": 2}
+        >>> settings = TrainingSettings(num_epochs=1, batch_size=4, **sizes)
+        >>> len(train_vae(np.eye(4), settings).history)
+        1
     """
     settings = settings or TrainingSettings()
     pixels = check_images(images, num_pixels=np.shape(images)[-1])
@@ -191,9 +223,25 @@ def _slope(
 def importance_bounds(
     model: VAE, x: Shaped[Array, "..."], *, key: PRNGKey, num_samples: int = 500, batch_size: int = 50
 ) -> Float[Array, " num"]:
-    """For each binary image, one per row, the log of the mean weight of `num_samples` draws from the encoder.
+    """Importance weighted bounds on log p(x) with draws from the encoder (Burda, Grosse and Salakhutdinov, 2016).
 
-    A lower bound of log p(x), in expectation.
+    Args:
+        model: The model.
+        x: Binary images, one per row.
+        key: For the draws.
+        num_samples: Draws for each image.
+        batch_size: Images at once; halved where memory runs out.
+
+    Returns:
+        The log of the mean weight for each image: a lower bound in expectation. Where the encoder fits badly it is far
+        too low: `evaluate_lower` anneals instead.
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+        >>> importance_bounds(model, jnp.ones((3, 6)), key=jax.random.key(1), num_samples=10).shape
+        (3,)
     """
     check_rows(model.decoder, x)
     return halving(lambda size: _importance_bounds(model, x, key, num_samples, size), batch_size, "images")[0]

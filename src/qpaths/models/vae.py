@@ -34,7 +34,21 @@ class Encoder(eqx.Module):
 
 
 class VAE(eqx.Module):
-    """Prior N(0, I), a Bernoulli decoder, and an encoder for it (Kingma and Welling, 2014)."""
+    """Prior N(0, I), a Bernoulli decoder, and an encoder for it (Kingma and Welling, 2014).
+
+    Args:
+        encoder: Maps an observation to a normal `q(z | x)`.
+        decoder: Maps a latent point to pixels.
+
+    `VAE.random(key)` has the sizes of the paper (784-200-200-50, tanh). Pixels must lie in [0, 1].
+
+    Examples:
+        >>> import jax
+        >>> import jax.numpy as jnp
+        >>> model = VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2)
+        >>> model.encoder(jnp.ones(6)).mean.shape
+        (2,)
+    """
 
     encoder: Encoder
     decoder: BernoulliDecoder
@@ -71,6 +85,23 @@ def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
 
     Names and layout are PyTorch's: `encoder.0`, `encoder.2`, ..., `enc_mu`, `enc_sig`, `decoder.0`, `decoder.2`, ...,
     each with `.weight` (out, in) and `.bias`. The sizes are the file's own; that they fit together is checked.
+
+    Args:
+        path: The file.
+        dtype: The precision of the weights.
+
+    Returns:
+        The model. Missing arrays, shapes that do not fit together and NaN are errors that name the array.
+
+    See [Weights](models.md#weights).
+
+    Examples:
+        >>> import jax
+        >>> import tempfile
+        >>> file = tempfile.mkdtemp() + "/weights.npz"
+        >>> VAE.random(jax.random.key(0), num_pixels=6, hidden=(4, 4), num_latent=2).save(file)
+        >>> load_vae(file).decoder.num_latent
+        2
     """
     where = os.fspath(path)
     arrays = read_arrays(path)
@@ -100,6 +131,20 @@ def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
 
 
 def default_vae(dtype: Any = jnp.float32) -> VAE:
-    """The model that ships with the package, trained on rendered Omniglot drawings (`data/PROVENANCE.md`)."""
+    """The model that ships with the package, trained on rendered Omniglot drawings (`data/PROVENANCE.md`).
+
+    Args:
+        dtype: The precision of the weights.
+
+    Returns:
+        The model, with the sizes of the paper.
+
+    The paper's own weights are another file: see [Generative models](experiments.md#generative-models). Its values of
+    log p(x) are those of these drawings only.
+
+    Examples:
+        >>> default_vae().decoder.num_latent
+        50
+    """
     with resources.as_file(resources.files(__package__).joinpath("data", "vae.safetensors")) as file:
         return load_vae(file, dtype)

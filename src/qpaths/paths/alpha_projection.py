@@ -30,6 +30,12 @@ class AlphaProjectionPath(AbstractParametricPath):
         base: A member of an exponential family.
         target: Another member of the same family.
         q: The order, in [0, 1).
+
+    Examples:
+        >>> from qpaths.families import Poisson
+        >>> middle = AlphaProjectionPath(Poisson(1.0), Poisson(4.0), q=0.5).at(0.5)
+        >>> bool(2.0 < middle.rate < 2.5)  # between the geometric path (2) and the moment path (2.5)
+        True
     """
 
     base: Any

@@ -46,6 +46,15 @@ class AbstractPath(Module, Generic[Features]):
     - The path is the only owner of weights: `log_ratio(beta, new_beta, features)` is the log incremental weight.
     - `beta` comes first. `features` takes one point, and `jax.vmap` makes a batch of them. What takes features is
       elementwise: the features of many points, stacked, give one number for each, also with one beta for each.
+
+    The tutorial [Write a path](tutorials/own_path.md) has a complete example.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: -x, lambda x: -3.0 * x)
+        >>> features = path.features(1.0)  # evaluates both densities
+        >>> float(path.log_ratio(0.25, 0.75, features))  # evaluates nothing
+        -1.0
     """
 
     base: eqx.AbstractVar[DensityLike]
@@ -101,7 +110,19 @@ class AbstractPath(Module, Generic[Features]):
 
 @runtime_checkable
 class Ordered(Protocol):
-    """A path of a family over `q = 1 - delta`; tuning may choose another member of the family."""
+    """A path of a family over `q = 1 - delta`; tuning may choose another member of the family.
+
+    `GeometricPath`, `ArithmeticPath` and `QPath` are such paths. A path without an order cannot be tuned in q, and is
+    left as it is.
+
+    See [The rules](tutorials/own_path.md#the-rules).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: -x, lambda x: -3.0 * x)
+        >>> isinstance(path, Ordered), float(path.with_delta(0.01).q)
+        (True, 0.99)
+    """
 
     @property
     def delta(self) -> ScalarLike: ...
@@ -119,6 +140,14 @@ class AbstractPointwisePath(AbstractPath[EndpointValues]):
     A target may have a `guide`, a density that is cheaper and nearly the same. The path then takes its scores from
     there: they steer proposals, while densities and weights are those of the target itself. The score is a function of
     the point alone, so a trajectory that follows it can be walked back, and the Metropolis rule keeps it exact.
+
+    The tutorial [Write a path](tutorials/own_path.md) has a complete example.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.QPath(lambda x: -x, lambda x: -3.0 * x, q=0.5)
+        >>> isinstance(path, AbstractPointwisePath), float(path.interpolate(1.0, -1.0, -3.0))
+        (True, -3.0)
     """
 
     @abc.abstractmethod

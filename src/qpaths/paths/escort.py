@@ -26,6 +26,13 @@ class EscortMomentPath(AbstractParametricPath):
     q-Gaussian endpoints follow the same formula with c = 1 + 2 (q-1) / (3-q). Generalized Pareto endpoints, which the
     paper does not treat, are mixed exactly in either case: their scales mix linearly.
 
+    Args:
+        base: A member of a q-exponential family, such as `StudentT`.
+        target: Another member of the same family, with the same order.
+        exact: Whether to mix the escort moments as defined, instead of as published.
+
+    Ends of different families or orders are an error.
+
     Examples:
         >>> import qpaths as qp
         >>> path = EscortMomentPath(qp.StudentT(1.0, -4.0, 1.0), qp.StudentT(1.0, 4.0, 1.0))

@@ -29,6 +29,17 @@ class GelmanMengPath(AbstractPointwisePath):
     Between members of one exponential family the coefficient is known, and so are exact draws: the density is a mixture
     of both ends and the member half way between them. Otherwise give `log_coefficient`, for instance from
     `qpaths.families.divergences.log_bhattacharyya`. Endpoints that are not normalized have no such path.
+
+    Args:
+        base: A normalized density.
+        target: Another one.
+        log_coefficient: The log of the Bhattacharyya coefficient; not needed between members of one exponential family.
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = GelmanMengPath(qp.Normal(-1.0, 1.0), qp.Normal(1.0, 1.0))
+        >>> round(float(path.length), 3)  # 2 arccos(exp(-1/2))
+        1.838
     """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))

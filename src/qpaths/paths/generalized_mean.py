@@ -22,6 +22,13 @@ class GeneralizedMeanPath(AbstractPointwisePath):
     Power means are the only ones that do not depend on the unit in which the densities are measured (Hardy,
     Littlewood and Polya), and `QPath` computes those exactly.
 
+    Args:
+        base: A density, or a function of one point that returns its log density.
+        target: Another one, normalized or not.
+
+        transform: `h` on the log scale, `transform(log_u) = h(u)`.
+        inverse: Its inverse, `inverse(h(u)) = log_u`.
+
     Examples:
         >>> path = GeneralizedMeanPath(lambda x: -x, lambda x: -3 * x, lambda v: v, lambda v: v)
         >>> float(path.log_density(0.5, 1.0))  # the geometric path

@@ -13,6 +13,10 @@ class GeometricPath(AbstractPowerMeanPath):
     The usual path, and the q-path at q = 1. A constant factor in the target does not change it. Where only one endpoint
     has mass, nothing is left for 0 < beta < 1.
 
+    Args:
+        base: A density, or a function of one point that returns its log density.
+        target: Another one, normalized or not.
+
     Examples:
         >>> path = GeometricPath(lambda x: -x, lambda x: -3 * x)
         >>> float(path.log_density(0.5, 1.0))

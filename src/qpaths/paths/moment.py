@@ -14,6 +14,13 @@ class MomentPath(AbstractParametricPath):
     family. Between normals the means mix linearly and the covariance is the mixed one plus beta (1-beta) times the
     outer product of the difference of the means.
 
+    Args:
+        base: A member of an exponential family, such as `Normal` or `Gamma`.
+        target: Another member of the same family.
+
+    Both ends must belong to one family, so the log evidence is known to be 0. The path serves to study and to test
+    samplers. Members of different families are an error.
+
     Examples:
         >>> import qpaths as qp
         >>> middle = MomentPath(qp.Normal(-4.0, 1.0), qp.Normal(4.0, 1.0)).at(0.5)

@@ -32,6 +32,7 @@ class ParameterMeanPath(AbstractParametricPath):
             member: an error, or NaN under `jax.jit`.
 
     Examples:
+        >>> import jax.numpy as jnp
         >>> from qpaths.families import Poisson
         >>> base, target = Poisson(1.0), Poisson(4.0)
         >>> path = ParameterMeanPath(base, target, lambda theta: (jnp.exp(theta[0] / 2),))  # roots of the rates mix

@@ -26,6 +26,14 @@ class AbstractParametricPath(AbstractPath[MemberFeatures]):
 
     A new parametric path needs `member`. Both endpoints are normalized, so the log evidence is known to be 0. Such
     paths serve to study and test algorithms.
+
+    `qpaths.paths.ParameterMeanPath` makes one from any transform of the parameters (paper, appendix D.3).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.MomentPath(qp.Normal(0.0, 1.0), qp.Normal(2.0, 1.0))
+        >>> float(path.member(0.5).loc)
+        1.0
     """
 
     @abc.abstractmethod

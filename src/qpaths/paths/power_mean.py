@@ -93,6 +93,9 @@ class QPath(AbstractPowerMeanPath):
     same family of densities with `logit(beta)` shifted by `delta c`. `log_scale = -log Z` anneals as if the target were
     normalized.
 
+    Values of q much below 1 make the path a mixture, which local moves cannot follow: 1 - q from 0.0001 to 0.01 is the
+    usual range.
+
     Examples:
         >>> path = QPath(lambda x: 0.0 * x, lambda x: x, q=0.999)
         >>> round(float(path.log_density(0.5, 2.0)), 3)  # close to the geometric mean, which is 1
@@ -167,10 +170,17 @@ class QPath(AbstractPowerMeanPath):
 
 
 class ArithmeticPath(AbstractPowerMeanPath):
-    """The mixture `(1-beta) base + beta target`, the q-path at q = 0.
+    """The mixture `(1-beta) base + beta target`, the q-path at q = 0 (paper, section 3).
 
     Every point with mass at one endpoint has mass for 0 < beta < 1. It depends on the scale of the target; use
     `QPath(base, target, q=0, log_scale=...)` to change that scale.
+
+    Args:
+        base: A density, or a function of one point that returns its log density.
+        target: Another one, normalized or not.
+
+    Particles that move locally cannot follow it between ends that are far apart: mass vanishes on one side and appears
+    on the other.
 
     Examples:
         >>> path = ArithmeticPath(lambda x: 0.0 * x, lambda x: x)

@@ -13,6 +13,12 @@ class Reversed(AbstractPath[Any]):
 
     Features are those of the path itself. Bidirectional Monte Carlo runs its reverse chains on it.
 
+    Args:
+        path: Any path.
+
+    Its base is the target of `path`, which as a rule cannot be sampled. Give exact draws where a run begins, as `BDMC`
+    does (Grosse, Ghahramani and Adams, 2015).
+
     Examples:
         >>> import qpaths as qp
         >>> path = qp.GeometricPath(lambda x: -x, lambda x: -3 * x)

@@ -30,6 +30,16 @@ def check_algorithm(
     error must be of the size of the spread of log Z-hat. The default path is geometric, between normal distributions in
     three dimensions. Replicates run one after the other on the host or, with `traced`, as one compiled program.
 
+    Args:
+        algorithm: Anything with `run(path, key=...)` that returns a `Result`.
+        path: A path with a known log evidence.
+        log_evidence: The log evidence.
+        key: For the replicates.
+        num_replicates: Runs; a bias below five standard errors of their mean goes unseen.
+        traced: Whether to run all replicates in one compiled program.
+
+    The tutorial [Write an algorithm](tutorials/own_algorithm.md) uses it.
+
     Examples:
         >>> import qpaths as qp
         >>> kernel = qp.HMC(num_leapfrog=3, step_size=0.5, preconditioner="none")

@@ -25,6 +25,22 @@ class GridWorld(eqx.Module):
     """States 0, 1, ..., n - 1 in a row, with tables for the base (normalized) and the target (not).
 
     The default target has two modes, is skewed, and is `-inf` on some states. `log_evidence` is exact.
+
+    Args:
+        log_base: Log probabilities of the states under the base, up to a constant.
+        log_target: Log masses under the target; `-inf` is none.
+
+    Everything about a run of annealed importance sampling (Neal, 2001) is matrix algebra here, so that tests need no
+    tolerance for noise. It has one dimension and a fixed kernel.
+
+    Examples:
+        >>> import numpy as np
+        >>> import qpaths as qp
+        >>> world = GridWorld()
+        >>> path = qp.GeometricPath(world.base, world.target)
+        >>> mean, _ = world.weight_moments(path, [0.0, 0.3, 1.0])
+        >>> bool(abs(mean / np.exp(world.log_evidence) - 1) < 1e-4)  # weights are unbiased
+        True
     """
 
     log_base: Float[Array, " n"]

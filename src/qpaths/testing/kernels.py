@@ -33,6 +33,14 @@ def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num
     they are. `template` must have the structure of what `fit` returns, and the numbers must not depend on the size of
     chunks. A transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
 
+    Args:
+        kernel: The kernel.
+        key: For the draws and the moves.
+        num_particles: Draws; fewer see less.
+
+    A kernel that is invariant may still mix badly, which this does not see. The tutorial [Write a
+    kernel](tutorials/own_kernel.md) uses it.
+
     Examples:
         >>> import qpaths as qp
         >>> check_kernel(qp.RandomWalk(5))

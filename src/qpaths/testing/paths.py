@@ -29,9 +29,16 @@ _SLOPES = (0.0, 0.375, 1.0)
 def check_path(path: AbstractPath[Any], points: Point = None, *, key: PRNGKey | None = None) -> None:
     """Check that a path keeps the rules of `AbstractPath`; raise one AssertionError that lists all it breaks.
 
-    `points` is a batch of points (a pytree with a leading axis); without it 16 are drawn from the base. Points where
-    an endpoint is `-inf` are welcome. The tolerance follows from the precision of the densities; float64 sees more.
-    The path is looked at inside it and at both ends, from base to target and reversed, compiled and on the host.
+    The path is looked at inside it and at both ends, from base to target and reversed, compiled and on the host. The
+    tutorial [Write a path](tutorials/own_path.md) has an example of a mistake.
+
+    Args:
+        path: The path.
+        points: A batch of points, a pytree with a leading axis; without it 16 are drawn from the base. Points where an
+            endpoint is `-inf` are welcome.
+        key: For the draws.
+
+    It sees only the points. The tolerance follows from the precision of the densities; float64 sees more.
 
     Examples:
         >>> import qpaths as qp

@@ -16,7 +16,19 @@ from ..paths import AbstractPath, AbstractPointwisePath
 
 
 class StaleBeta(KernelWrapper):
-    """Moves at an earlier beta than it is asked to, as an implementation that updates beta too late does."""
+    """Moves at an earlier beta than it is asked to, as an implementation that updates beta too late does.
+
+    Args:
+        kernel: A right kernel.
+
+    A test of an algorithm that accepts it does not look at the order of weights and moves. For tests of tests only. See
+    [Test it](tutorials/own_algorithm.md#test-it).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> StaleBeta(qp.RandomWalk(3)).num_steps
+        3
+    """
 
     def transition(
         self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
@@ -65,7 +77,22 @@ class _Flat(AbstractPath[Any]):
 
 
 class NoRejection(KernelWrapper):
-    """Accepts every proposal."""
+    """Accepts every proposal.
+
+    Args:
+        kernel: A right kernel.
+
+    `check_kernel` must reject it. For tests of tests only. See [Test it](tutorials/own_algorithm.md#test-it).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> from qpaths.testing import check_kernel
+        >>> try:
+        ...     check_kernel(NoRejection(qp.RandomWalk()), num_particles=500)
+        ... except AssertionError:
+        ...     print("rejected")
+        rejected
+    """
 
     def transition(
         self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
@@ -76,7 +103,19 @@ class NoRejection(KernelWrapper):
 
 
 class FlippedSign(_Flat):
-    """A path whose incremental weights have the wrong sign."""
+    """A path whose incremental weights have the wrong sign.
+
+    Args:
+        path: A right path.
+
+    `check_path` must reject it. For tests of tests only. See [Test it](tutorials/own_algorithm.md#test-it).
+
+    Examples:
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(lambda x: 0.0 * x, lambda x: x)
+        >>> float(FlippedSign(path).log_ratio(0.0, 1.0, path.features(2.0)))  # should be 2
+        -2.0
+    """
 
     def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
         return self.path.log_density_from(beta, features)
@@ -86,7 +125,20 @@ class FlippedSign(_Flat):
 
 
 class StuckEnds(AbstractPointwisePath):
-    """A geometric path whose derivative in beta is 0 at both ends: that of the `where` that returns the endpoints."""
+    """A geometric path whose derivative in beta is 0 at both ends: that of the `where` that returns the endpoints.
+
+    Args:
+        base: A density, or a function of one point.
+        target: Another one.
+
+    `check_path` must reject it. Thermodynamic integration would be wrong on it. For tests of tests only. See [Test
+    it](tutorials/own_algorithm.md#test-it).
+
+    Examples:
+        >>> path = StuckEnds(lambda x: 0.0 * x, lambda x: x)
+        >>> float(path.derivative(0.0, 0.0, 2.0))  # should be 2
+        0.0
+    """
 
     base: DensityLike = eqx.field(converter=endpoint("base"))
     target: DensityLike = eqx.field(converter=endpoint("target"))

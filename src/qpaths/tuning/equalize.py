@@ -21,7 +21,21 @@ _SETTLED = 0.25
 
 
 class Equalized(NamedTuple):
-    """A schedule of equal steps, the length of the path along it, and how often it was re-spaced."""
+    """A schedule of equal steps, the length of the path along it, and how often it was re-spaced.
+
+    Attributes:
+        schedule: The schedule.
+        barrier: The sum over the steps of the root of their cost: the length of the path for this kernel.
+        num_rounds: How often the betas were re-spaced.
+
+    `qpaths.equalize` returns it. The rule of `num_for` holds where the kernel mixes well.
+
+    See [The schedule](tutorials/choosing.md#the-schedule).
+
+    Examples:
+        >>> Equalized(FixedSchedule([0.0, 1.0]), 2.0, 1).num_for(0.1)  # 1 + 2^2 / (2 0.1)
+        21
+    """
 
     schedule: FixedSchedule
     barrier: float
@@ -67,6 +81,9 @@ def equalize(
 
     Returns:
         The `schedule`, the `barrier` (the length of the path), and `num_for(nats)`, the distributions for an accuracy.
+
+    Lengths are those that this kernel finds: one that does not mix finds a path too short. See Syed, Bouchard-Cote,
+    Chern and Doucet (2024) on schedules of equal barrier.
 
     Examples:
         >>> import jax

@@ -42,14 +42,36 @@ def tune_chains(
     problems: Any = None,
     target_samples: Any = None,
 ) -> Recipe:
-    """Choose q, schedule and HMC for chains of `num_gradients` gradients each (AIS, BDMC).
+    """Choose q, schedule and HMC for chains of `num_gradients` gradients each (AIS, BDMC). `qpaths.tune` calls it.
 
     The split between distributions and leapfrog steps, the share of the momentum that is kept, the acceptance rate and
-    q are chosen by what such chains reach, as far as `search` allows, beginning at `start`; the budget is that of
-    `num_chains` chains. Many problems can share a recipe: with `problems`, a tree of arrays with a leading axis, `path`
-    is a function that makes the path of one of them. A few problems can represent many: `num_chains` then is the number
-    of all chains of the run divided by that of the problems given. `target_samples`, exact draws from the targets (one
-    per problem: simulated data), make the schedule equal in the forward-reverse discrepancy.
+    q are chosen by what such chains reach.
+
+    Args:
+        path: A path; with `problems` a function that makes the path of one of them.
+        key: The key of the pilots.
+        num_gradients: Gradients of each chain.
+        num_chains: Chains of the run, whose budget the pilots have. A few problems can represent many: it is then the
+            number of all chains of the run divided by the number of problems given.
+        start: The kernel to begin with, whether a reference may take the place of the base, and a q to keep.
+        search: What to try.
+        problems: Many problems that share the recipe: a tree of arrays with a leading axis.
+        target_samples: Exact draws from the targets, one for each problem, as simulated data have. The schedule is then
+            equal in the forward-reverse discrepancy.
+
+    Returns:
+        A `Recipe` with everything frozen. See [Tune once for all](tutorials/decoders.md#tune-once-for-all). Report
+        other problems than those that it was tuned on.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> search = Search(leapfrogs=(2,), persistences=(), deltas=())  # nothing but step sizes and betas
+        >>> options = {"num_gradients": 40, "num_chains": 4, "start": Start(reference=False, q=1.0), "search": search}
+        >>> recipe = tune_chains(path, key=jax.random.key(0), **options)
+        >>> recipe.schedule.betas.size  # 20 steps of 2 leapfrog steps each
+        21
     """
     check_num("num_chains", num_chains, smallest=1)
     given = Start() if start is None else start

@@ -54,16 +54,34 @@ def tune_population(
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
 ) -> Recipe:
-    """Choose reference, q, schedule and kernel for a population that may cost `budget` evaluations in all.
+    """Choose reference, q, schedule and kernel for a population. `qpaths.tune` calls it.
 
     The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. Ascents climb to the
     modes of the target, or a first pilot anneals there from the base. A distribution with the curvature of the modes,
     or fitted to the draws of a pilot, becomes the new base (the reference) if the path from there is shorter and finds
-    no less mass; short runs from there refine it. Where a few coordinates drive the scales of all others, it is fitted
-    to optima and curvature at many values of these. `reference=False` keeps the base. If draws from there are good
-    enough with weights alone, the schedule has a single step. On a path that is still long a few
-    values of q are compared by the bound that they reach. A path without an order q stays as it is, and one that is not
-    pointwise also keeps its base.
+    no less mass. Short runs from there refine it. Where a few coordinates drive the scales of all others, it is fitted
+    to optima and curvature at many values of these. If draws from the reference are good enough with weights alone, the
+    schedule has a single step. On a path that is still long a few values of q are compared by the bound that they
+    reach.
+
+    Args:
+        path: The path. One without an order q stays as it is, and one that is not pointwise also keeps its base.
+        key: The key of the pilots.
+        budget: Evaluations of the pilots and of the run that will follow; a gradient counts as two.
+        kernel: The kind of kernel; HMC by default, a random walk without gradients.
+        reference: False keeps the base.
+
+    Returns:
+        A `Recipe` with everything frozen. [What it does](evidence.md#what-it-does) has the details. A mode that no
+        ascent and no pilot finds is not in it.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> recipe = tune_population(path, key=jax.random.key(0), budget=10_000)
+        >>> recipe.kernel.needs_fit  # frozen
+        False
     """
     if not budget > 0:
         raise ValueError(f"`budget` must be positive, got {budget}: it counts evaluations.")

@@ -43,6 +43,11 @@ def rho_rule(log_weights: Any) -> float:
     Args:
         log_weights: Log target minus log base at draws from the base.
 
+    Returns:
+        delta = 1 - q, at most 1.
+
+    It knows nothing of the kernel and of the schedule: `choose_q` with `method="bound"` does.
+
     Examples:
         >>> rho_rule([-2.0, -50.0, 10.0])
         0.02
@@ -79,6 +84,15 @@ def ess_heuristic(
 
     Returns:
         `EssChoice` with `delta`, `q` in [0, 1), `beta` and `loss`.
+
+    It looks at the first step alone, so the q may be bad for the rest of the path.
+
+    Examples:
+        >>> import jax
+        >>> import numpy as np
+        >>> chosen = ess_heuristic(np.linspace(-50.0, 0.0, 100), key=jax.random.key(0), num_restarts=1, first_beta=0.1)
+        >>> bool(0.9 < chosen.q < 1.0)
+        True
     """
     import scipy.optimize
 

@@ -51,6 +51,9 @@ def tune(
     `num_chains` chains. Further options are then `num_leapfrog` and `q`, which fix what would otherwise be chosen,
     `problems` and `target_samples`: see `qpaths.tuning.tune_chains`.
 
+    See [Choosing q, schedule, kernel and reference](tutorials/choosing.md). What the pilots never visit, the recipe
+    does not cover.
+
     Examples:
         >>> import jax
         >>> import jax.numpy as jnp

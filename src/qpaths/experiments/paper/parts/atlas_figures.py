@@ -82,7 +82,7 @@ class Cell:
             new.append(self.errors[held_out, after])
             old.append(self.errors[held_out, before])
             names.append(self.names[after])
-        chosen = sorted(set(names), key=names.count, reverse=True)
+        chosen = sorted(set(names), key=lambda name: (-names.count(name), names.index(name)))
         return Gain(" / ".join(chosen), _log_ratio(np.array(old), np.array(new)))
 
     def _choice(self, seeds: np.ndarray, among: list[int], default: int) -> int:

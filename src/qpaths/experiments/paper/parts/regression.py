@@ -17,9 +17,10 @@ from ....arrays import HostStream, namespace, quiet, to_host
 from ....densities import DensityLike
 from ....evaluation import evaluator_of
 from ....kernels import RandomWalk
+from ....next_beta import next_beta
 from ....paths import QPath
 from ....recipe import Recipe
-from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule, next_beta
+from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 from ...experiment import Settings
 from .datasets import Regression, logistic_regression
 

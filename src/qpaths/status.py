@@ -1,0 +1,53 @@
+"""How a run ended: a number that travels through compiled programs, and the phrase for it."""
+
+import enum
+
+
+class Status(enum.IntEnum):
+    """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
+
+    `UNFINISHED` is the status after Ctrl-C: the numbers belong to the last beta that was reached. A status other than
+    `OK` says that the samples are not draws from the target. See
+    [When something is wrong](algorithms.md#when-something-is-wrong).
+
+    Examples:
+        >>> Status(3).message
+        'every particle has weight zero'
+    """
+
+    OK = 0
+    INVALID_START = 1
+    INVALID_PROPOSAL = 2
+    COLLAPSED = 3
+    UNFINISHED = 4
+    INFINITE_INTEGRAND = 5
+
+    @property
+    def message(self) -> str:
+        """The status as a phrase for a person."""
+        return {
+            Status.OK: "finished",
+            Status.INVALID_START: "a log density is NaN or +inf at a draw from the base",
+            Status.INVALID_PROPOSAL: "a log density is NaN or +inf at a point that the kernel proposed",
+            Status.COLLAPSED: "every particle has weight zero",
+            Status.UNFINISHED: "interrupted before the end",
+            Status.INFINITE_INTEGRAND: "the path's derivative is infinite at a draw from the base",
+        }[self]
+
+
+class CollapsedError(FloatingPointError):
+    """No particle of a run has any weight: the target is -inf at all of them.
+
+    Give a base that overlaps the target, more particles, or smaller steps in beta. Under `jax.jit`, where nothing can
+    be raised, `result.status` is `COLLAPSED` instead. See [When something is
+    wrong](algorithms.md#when-something-is-wrong).
+
+    Examples:
+        >>> import jax, jax.numpy as jnp, qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: jnp.where(x > 99.0, 0.0, -jnp.inf))
+        >>> try:
+        ...     result = qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).run(path, key=jax.random.key(0))
+        ... except CollapsedError:
+        ...     print("the base does not reach the target")
+        the base does not reach the target
+    """
