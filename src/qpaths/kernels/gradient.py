@@ -246,8 +246,8 @@ class HMC(LeapfrogKernel):
         preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`), a diagonal with up to
             20 directions in which particles or their scores vary most (`"low_rank"`), or nothing (`"none"`). A dense
             one is reliable only with many more particles than coordinates. A low-rank one follows a few wide or narrow
-            directions with fewer particles than coordinates, but as long as it is fitted to the particles that it
-            moves, the evidence is biased: freeze it with `qpaths.tune`.
+            directions with fewer particles than coordinates. With 256 particles in 200 dimensions SMC that fits it
+            at every beta was still up to 5 nats off: freeze it with `qpaths.tune`.
         jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
             returns to its start every time.
         target_acceptance: The acceptance rate of the tuning.
