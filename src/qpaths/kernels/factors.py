@@ -109,11 +109,11 @@ class LowRank(NamedTuple):
 def low_rank(positions: Rows, scores: Rows, weights: Any, rank: int) -> LowRank:
     """The scale of a weighted population and the scores at it, with `rank` directions, half of them from the scores.
 
-    Of all scales S with `x = S z` it is about the one for which draws and scores have the same covariance: the
-    geometric mean of the covariance of the draws and the inverse of that of the scores, first for each coordinate and
-    then in the space of the directions along which draws or scores vary most. Draws show the wide directions and scores
-    the narrow ones, also where there are fewer of them than dimensions. (Seyboldt, Carlson and Carpenter, 2026, use it
-    for mass matrices.)
+    Of all scales S with `x = S z` it is about the one for which draws and scores have the same covariance. That is the
+    geometric mean of the covariance of the draws and the inverse of that of the scores. It is taken for each coordinate
+    first, and then in the space of the directions along which draws or scores vary most. Draws show the wide directions
+    and scores the narrow ones, also where there are fewer of them than dimensions. (Seyboldt, Carlson and Carpenter,
+    2026, use it for mass matrices.)
     """
     xp = namespace(positions)
     root = xp.sqrt(weights)[:, None]

@@ -1,11 +1,10 @@
 """Coordinates with several modes each, found by scans along single coordinates.
 
-A target with two wells along each of many coordinates has more modes than anyone can list, and a pilot that anneals
-through them ends with few ancestors: it knows the share of each well badly and may have lost one. A scan knows both. It
-moves one coordinate of a draw over a grid while the others stay, which gives the density of that coordinate given the
-others, and the mean of these over a few draws is an estimate of its marginal density (Rao-Blackwell). A mixture of
-normal distributions is fitted to it. What such a reference cannot describe are groups that differ in several
-coordinates at once.
+A target with two wells along each of many coordinates has more modes than anyone can list. A pilot that anneals through
+them ends with few ancestors. It knows the share of each well badly and may have lost one. A scan knows both. It moves
+one coordinate of a draw over a grid while the others stay. This gives the density of that coordinate given the others.
+The mean over a few draws is an estimate of its marginal density (Rao-Blackwell), and a mixture of normal distributions
+is fitted to it. Such a reference cannot describe groups that differ in several coordinates at once.
 """
 
 from typing import Any
@@ -110,7 +109,7 @@ def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates
 
 
 def widths(points: Float[np.ndarray, "*_ g"]) -> Float[np.ndarray, "*_ g"]:
-    """Of the stretch that each point of a grid stands for."""
+    """Of the stretch around each point of a grid."""
     return np.gradient(points, axis=-1)
 
 
