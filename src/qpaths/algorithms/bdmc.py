@@ -156,7 +156,9 @@ def start_variance(forward: Vector, last: Vector, reverse: Vector) -> Scalar:
     It is the variance of the reverse log weight over draws and chains (`_reverse_variance`), times the share of it that
     the chains do not forget. In forward chains this is the share of log w that their `last` increment explains, which
     depends on the point where a reverse chain would start. What a line explains by chance is left in: without it too
-    many standard errors would be too small, since the share is known to one over the number of chains at best.
+    many standard errors would be too small, since the share is known to one over the number of chains at best. It is
+    also what the chains from the shared draw lack of the whole. The first is low for few chains with uneven weights,
+    the second is noisy: the larger of the first and the mean of the two counts.
     """
     xp = namespace(forward, reverse)
     finite = xp.isfinite(forward)
@@ -170,8 +172,10 @@ def start_variance(forward: Vector, last: Vector, reverse: Vector) -> Scalar:
     skewness = xp.sum(centered**3) / num / variance**1.5
     # Weights that are tempered to a log spread of 1, since few chains would have all of the mass.
     tilted = softmax(xp.where(finite, forward / xp.maximum(xp.sqrt(variance), 1.0), -xp.inf))
-    share = _explained(forward, last, tilted)
-    return share * _reverse_variance(num, variance, skewness, gap, share)
+    explained = _explained(forward, last, tilted)
+    whole = _reverse_variance(num, variance, skewness, gap, explained)
+    missing = xp.clip(1 - xp.var(reverse, ddof=1) / whole, 0.0, 1.0)
+    return whole * xp.maximum(explained, 0.5 * (explained + missing))
 
 
 def _reverse_variance(num: Scalar, variance: Scalar, skewness: Scalar, gap: Scalar, share: Scalar) -> Scalar:
