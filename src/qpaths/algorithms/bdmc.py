@@ -39,10 +39,9 @@ class BDMC(eqx.Module):
 
     `upper_se` counts the randomness of the exact draws. With one draw per chain, or a few that the chains share, it is
     what their spread says. With a single draw no spread shows it, and it is estimated from both directions
-    (`start_variance`). Two of these standard errors cover in 90 % of runs or more where the target is wider or narrower
-    than the base in all directions (`benchmarks/results/bdmc_coverage.md`). They cover in 80 % to 90 % where the target
-    is wider in some directions and narrower in others, or has heavier tails than the base. Give several draws where
-    you have them.
+    (`start_variance`). Two of these standard errors covered in 87 % to 98 % of runs where the target is wider or
+    narrower than the base in all directions (`benchmarks/results/bdmc_coverage.md`). They covered in 82 % to 93 % where
+    it is wider in some directions and narrower in others, or has heavier tails. Give several draws where you have them.
 
     Examples:
         >>> import jax
