@@ -3,6 +3,8 @@
 A user gives a function, a `Density`, or any object with `log_prob` (and `sample`); `as_density` accepts all three.
 """
 
+import functools
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -104,12 +106,13 @@ class forgiving:  # noqa: N801
     """A NumPy function of one point that has no mass where it raises an error, as a solver that fails may do.
 
     Args:
-        function: `log_likelihood(x)`, `log_likelihood(x, data)` or `log_prob(x)`, called with NumPy arrays. A function
-            that JAX traces, or that takes a batch of points, raises its errors as before.
+        function: `log_likelihood(x)`, `log_likelihood(x, data)` or `log_prob(x)`, called with NumPy arrays
+            of one point, not of a batch. A function that JAX traces raises its errors as before. This includes the
+            likelihood of a model whose prior is given as objects, and of models of NumPyro and PyMC.
 
-    `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both: the answer
-    is that of a model without the points at which the function fails. Errors in other processes (`executor`) are not
-    counted.
+    `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both, wherever in
+    its densities the function is, and also for errors in other processes (`executor`). The answer is that of a model
+    without the points at which the function fails.
 
     Returns:
         A function that can take its place.
@@ -128,12 +131,29 @@ class forgiving:  # noqa: N801
         if not callable(function):
             raise TypeError(f"`function` must be a function of one point, got {function!r}.")
         self.function = function
+        self._home = os.getpid()
         self.reset()
 
     def reset(self) -> None:
         """Count from zero, as each call of `evidence` does."""
         self.num_failed = 0
         self.first: str | None = None
+        self._counted_in = os.getpid()
+
+    def add(self, num: int, first: str | None) -> None:
+        """Count errors that happened elsewhere."""
+        self.num_failed += num
+        self.first = self.first or first
+
+    def take(self) -> tuple[int, str | None]:
+        """The errors in a process that is not the one of the caller, for `add` there; counts from zero then."""
+        if os.getpid() == self._home:
+            return 0, None
+        if self._counted_in != os.getpid():
+            self.reset()
+        taken = self.num_failed, self.first
+        self.reset()
+        return taken
 
     def __call__(self, *arguments: Any) -> Any:
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
@@ -141,9 +161,24 @@ class forgiving:  # noqa: N801
         try:
             return self.function(*arguments)
         except Exception as error:
-            self.num_failed += 1
-            self.first = self.first or f"{type(error).__name__} at {arguments[0]}: {error}"
+            if self._counted_in != os.getpid():  # a copy that has just come to a worker
+                self.reset()
+            self.add(1, f"{type(error).__name__} at {arguments[0]}: {error}")
             return -np.inf
+
+
+def forgiving_in(*parts: Any) -> list[forgiving]:
+    """The functions of this kind in some densities, each once."""
+    found: dict[int, forgiving] = {}
+    for part in parts:
+        if isinstance(part, forgiving):
+            inner = [part]
+        elif isinstance(part, functools.partial):
+            inner = forgiving_in(part.func, *part.args)
+        else:
+            inner = forgiving_in(part.log_prob) if hasattr(part, "log_prob") else []
+        found |= {id(one): one for one in inner}
+    return list(found.values())
 
 
 def check_backend(backend: Any) -> None:

@@ -307,9 +307,30 @@ def test_variance_of_a_start_that_is_remembered_and_of_one_that_is_forgotten(key
     np.testing.assert_allclose(remembered, v, rtol=0.1)
     forgotten = bdmc.start_variance(forward, noise[1], -v / 2 + v**0.5 * noise[2])
     assert forgotten < 0.08 * v
-    assert bdmc.start_variance(np.zeros(num), np.zeros(num), np.zeros(num)) == 0  # the base is the target
+    assert bdmc.start_variance(np.zeros(num), np.zeros(num), np.zeros(num)) < 1e-12  # the base is the target
     half = np.where(noise[1] > 0, forward, -np.inf)  # chains that left the target's support say nothing
     np.testing.assert_allclose(bdmc.start_variance(half, half, np.full(num, -v / 2)), v, rtol=0.2)
+    assert np.isfinite(bdmc.start_variance(np.zeros(8), np.zeros(8), np.ones(8)))
+
+
+@pytest.mark.parametrize("scale", [0.5, 1.3])
+def test_variance_of_a_draw_that_lies_anywhere_in_the_target(key, scale):
+    """Chains that do not move: log w is the log ratio r at the draw, whose variance over the target is known.
+
+    For a target that is wider than the base, the draw can be such that the gap is below 0. Then the skewness of the
+    forward weights must stand in: with the gap alone the variance would be 0.
+    """
+    dimension, num = 10, 4000
+    generator = stream_of(key, host=True).generator
+    curvature = 1 - scale**-2.0
+    base = 0.5 * curvature * np.sum(generator.normal(size=(num, dimension)) ** 2, axis=1) - dimension * np.log(scale)
+    exact = dimension * (curvature * scale**2) ** 2 / 2
+    middle = 0.5 * curvature * scale**2 * dimension - dimension * np.log(scale)
+    for off in (-2.0, 0.0, 2.0):
+        upper = middle + off * exact**0.5
+        ratio = float(bdmc.start_variance(base, base, np.full(num, -upper))) / exact
+        # At r < 1 it is larger on purpose: by r^-0.5 = 2 for a scale of 0.5, and more with the noise of the gap.
+        assert (0.75 < ratio < 1.4) if scale > 1 else (1.2 < ratio < 3.0)
 
 
 def _covariance():

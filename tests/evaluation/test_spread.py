@@ -45,6 +45,10 @@ def _batched(x):
     return -0.5 * np.sum(np.square(x), axis=-1) + np.log1p(np.exp(x[:, 0]))
 
 
+def _fails_at_some(x):
+    return _log_prob(x) if x[0] > 0 else 1 / 0
+
+
 def _gradient(x):
     shift = np.zeros(3)
     shift[0] = 1 / (1 + np.exp(-x[0]))
@@ -136,13 +140,22 @@ def test_the_model_travels_once_to_a_worker(everything_travels, monkeypatch):
 
 
 def test_another_precision_and_process(everything_travels):
-    """A worker computes in the precision of the caller, whatever its own is: here 64 bits, there 32."""
+    """A worker computes in the precision of the caller, whatever its own is: here 64 bits, there 32.
+
+    What it forgives is counted by the caller, and once: the two errors before the trip stay two.
+    """
+    forgiven = qp.forgiving(_fails_at_some)
+    failing = _numpy_path(qp.Density(forgiven, backend="numpy"))
+    values = HostEvaluator(failing, layout_of(failing), False)
+    forgiven(-np.ones(3)), forgiven(-np.ones(3))
     path, _ = PATHS["jax"]
     evaluator = HostEvaluator(path, layout_of(path), True)
     here = evaluator.particles(ROWS[:5], with_slopes=True)
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, spread_over(pool):
         there = evaluator.particles(ROWS[:5], with_slopes=True)
+        found = [values.values(ROWS[part]).log_target for part in (slice(0, 30), slice(30, 50))]
     assert jax.tree.all(jax.tree.map(np.array_equal, here, there))
+    assert forgiven.num_failed == 2 + np.sum(ROWS[:50, 0] <= 0) == 2 + np.sum(np.isneginf(np.concatenate(found)))
 
 
 def test_what_cannot_travel_is_named(everything_travels):

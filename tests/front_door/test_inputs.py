@@ -228,6 +228,11 @@ def test_a_likelihood_that_raises_for_some_points():
     with pytest.warns(UserWarning, match="raised errors at .* points"):
         (again,) = qp.evidence(**model, log_likelihood=forgiven).verdict.findings
     assert again == finding  # counted from zero
+    joint = qp.Density(qp.forgiving(lambda x: model["log_prior"](x) + log_likelihood(x)), backend="numpy")
+    path = qp.GeometricPath(qp.Density(prior["log_prior"], prior["sample_prior"], backend="numpy"), joint)
+    with pytest.warns(UserWarning, match="raised errors at .* points"):
+        (inside,) = qp.evidence(path=path, budget=20_000, key=jax.random.key(0)).verdict.findings
+    assert inside.num > 100  # also where the function is inside a path
     exact = -np.log(2) - 0.5 + float(norm.logcdf(2**0.5))
     assert abs(float(result.log_evidence) - exact) < 4 * float(result.log_evidence_se)
     with pytest.raises(TypeError, match="must be a function of one point"):

@@ -9,7 +9,7 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
-from qpaths.references.fitting import fit_reference
+from qpaths.references.fitting import fit_reference, looks_bimodal
 from qpaths.references.reference import Reference, share_outside
 from qpaths.remarks import Refusal
 
@@ -56,17 +56,35 @@ def test_two_groups_are_refused(dimension, share, distance):
     assert fit_reference(x @ rotation, scores @ rotation).refusal is Refusal.SEVERAL_GROUPS
 
 
-def test_skewed_and_normal_draws_are_not_refused():
+def test_two_near_groups_are_refused_and_nearer_ones_are_not():
+    """At 4 standard deviations the valley is a third as high as the peaks, at 3 two thirds: one fit will do there."""
+    rng = np.random.default_rng(6)
+    side = rng.random((10, 1024, 1)) < 0.5
+    noise = rng.standard_normal((10, 1024, 3))
+    far, near = (noise + distance * side * np.eye(3)[0] for distance in (4.0, 3.0))
+    assert sum(looks_bimodal(x) for x in far) >= 9
+    assert not any(looks_bimodal(x) for x in near)
+
+
+@pytest.mark.parametrize("num", [60, 600])  # few rows for the dimension are split, many are not
+def test_one_mode_is_not_refused_whatever_its_shape(num):
     rng = np.random.default_rng(3)
-    x = np.log(rng.gamma(2.0, size=(600, 10)))
+    x = np.log(rng.gamma(2.0, size=(num, 10)))
     assert fit_reference(x, 2 - np.exp(x)).fitted is not None
-    assert fit_reference(rng.standard_normal((600, 10))).fitted is not None
+    clouds = {
+        "normal": rng.standard_normal((5, num, 10)),
+        "exponential": rng.exponential(size=(5, num, 10)),
+        "log-normal": np.exp(rng.standard_normal((5, num, 10))),
+        "uniform": rng.uniform(size=(5, num, 10)),
+        "Cauchy": rng.standard_cauchy((5, num, 10)),
+    }
+    assert [name for name, cloud in clouds.items() if any(looks_bimodal(x) for x in cloud)] == []
 
 
 def test_what_cannot_be_fitted_is_refused():
     rng = np.random.default_rng(4)
     assert fit_reference(rng.standard_normal((10, 8))).refusal is Refusal.TOO_FEW
-    assert fit_reference(rng.standard_cauchy((500, 3))).fitted is None
+    assert fit_reference(rng.standard_cauchy((500, 3))).refusal is Refusal.HEAVY_TAILS
     flat = np.zeros((100, 2))
     flat[:, 0] = rng.standard_normal(100)
     assert fit_reference(flat).refusal is Refusal.SUBSPACE

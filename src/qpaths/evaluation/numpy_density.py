@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..densities import forgiving_in
 from .layout import Layout
 from .spread import BATCH, spread_of_call
 
@@ -22,7 +23,10 @@ def spread_rows(
         chunks = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
     else:
         chunks = spread.cut(model, positions)
-    values, slopes = zip(*spread.each(model, chunks), strict=True)
+    values, slopes, errors = zip(*spread.each(model, chunks), strict=True)
+    for found in errors:
+        for excused, taken in zip(forgiving_in(density), found, strict=True):
+            excused.add(*taken)
     return np.concatenate(values), np.concatenate(slopes) if with_slopes else None
 
 
@@ -34,8 +38,9 @@ class _NumpyRows(NamedTuple):
     layout: Layout
     with_slopes: bool
 
-    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any]:
-        return numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes)
+    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any, Any]:
+        values, slopes = numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes)
+        return values, slopes, [function.take() for function in forgiving_in(self.density)]
 
 
 def numpy_rows(

@@ -13,7 +13,7 @@ from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simula
 from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
 from ..cost import Cost
-from ..densities import Backend, DensityLike, forgiving, has_gradient
+from ..densities import Backend, DensityLike, forgiving_in, has_gradient
 from ..evaluation import Layout, evaluator_of, spread_over, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
@@ -121,10 +121,6 @@ def evidence(
     """
     started = time.monotonic()
     limits = Limits.of(budget, seconds, standard_error)
-    given = (log_likelihood, target, getattr(target, "log_prob", None))
-    excused = [function for function in given if isinstance(function, forgiving)]
-    for function in excused:
-        function.reset()
     others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     model = named_model(base, prior, log_likelihood, data, others)
     likelihood = None
@@ -141,6 +137,9 @@ def evidence(
         path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
     if simulate is not None and (data is None or likelihood is None):
         raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
+    excused = forgiving_in(path.base, path.target)
+    for function in excused:
+        function.reset()
     kernel, chosen = _kernel_for(path) if kernel is None else (kernel, ())
     check_parts(kernel)
     stream = stream_for(key, path, pilots=True)
