@@ -164,8 +164,8 @@ def _valleys(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
 
 
 def has_groups(rows: HostRows) -> bool:
-    """Whether some coordinate falls into two groups, in both halves of the rows."""
-    return any(min(_bimodality(own[::2]), _bimodality(own[1::2])) > _BIMODAL for own in np.asarray(rows, float).T)
+    """Whether some coordinate of the rows has a deep valley between two peaks."""
+    return bool(np.max(_valleys(np.asarray(rows, float).T)) > _CLEAR)
 
 
 def _pursue(white: HostRows, directions: Directions, power: int) -> Directions:
