@@ -58,7 +58,7 @@ def test_the_end_of_a_coordinate_is_seen():
     assert missed(whole, lambda x: -0.5 * jnp.sum(x**2))[0].error == 0.0
     found, _ = missed(whole[whole[:, 1] < 1][:6400], lambda x: -0.5 * jnp.sum(x**2))
     assert found.coordinate == "x[1]"
-    assert abs(found.error - 0.159) < 0.02
+    assert abs(found.error - 0.159) < 0.03
 
 
 def test_a_small_run_is_not_checked_at_a_high_price():

@@ -11,7 +11,7 @@ from qpaths.arrays import HostStream, TracedStream
 from qpaths.evaluation import evaluator_of
 from qpaths.references.components import Component, Wells
 from qpaths.references.maps import TriangularMap
-from qpaths.references.wells import fit_wells, modes, scan, widths
+from qpaths.references.wells import fit_wells, masses, modes, scan
 
 WELLS = Wells(
     np.array([[0.3, 0.7], [0.1, 0.9]]), np.array([[-2.0, 1.0], [0.0, 3.0]]), np.array([[0.3, 0.5], [1.0, 0.2]])
@@ -99,6 +99,13 @@ def test_modes_of_a_density_on_an_uneven_grid():
     one = evaluator(lambda x: jnp.logaddexp(-0.5 * (x[0] - 5) ** 2 - 3, -0.5 * x[0] ** 2), 1)
     log_density = scan(one, np.zeros((1, 1)), points[None])[0, 0]
     found = modes(log_density, points, 0.001)
-    masses = [np.sum(np.exp(log_density[own]) * widths(points)[own]) for own in found]
-    np.testing.assert_allclose(masses, [1 / (1 + np.exp(-3)), 1 / (1 + np.exp(3))], rtol=0.05)
+    shares = [np.sum(masses(log_density, points)[own]) for own in found]
+    np.testing.assert_allclose(shares, [1 / (1 + np.exp(-3)), 1 / (1 + np.exp(3))], rtol=0.05)
     assert len(modes(log_density, points, 0.1)) == 1
+
+
+def test_a_wide_gap_in_the_tail_has_hardly_any_mass():
+    points = np.concatenate([np.linspace(-3, 3, 61), [50.0, 100.0]])
+    mass = masses(-0.5 * points**2, points)
+    np.testing.assert_allclose(mass[30:60].sum(), 0.4987, rtol=0.01)  # from 0 to 3
+    assert mass[60] < 1e-3

@@ -9,7 +9,7 @@ from ..algorithms.islands import Islands
 from ..arrays import logsumexp, softmax
 from ..evaluation import AbstractEvaluator
 from ..numerics import log_ess
-from ..references.wells import grid, is_resolved, modes, scan, widths
+from ..references.wells import grid, is_resolved, masses, modes, scan
 from .sampler import coordinate_names
 
 _SIZES = ((3, 64), (2, 48))
@@ -77,23 +77,30 @@ def missed_modes(evaluator: AbstractEvaluator, islands: Islands, num_spent: int,
 
 def _is_suspect(scans: Scans, points: Line, ends: Line) -> bool:
     """Whether some scan has several modes, or their mean has too much mass beyond nearly all draws."""
-    beyond = np.exp(scans) @ np.where((points < ends[0]) | (points > ends[1]), widths(points), 0.0)
-    return float(np.mean(beyond)) > _SUSPICIOUS * _END or any(len(modes(one, points, _LEAST)) > 1 for one in scans)
+    each = masses(scans, points)
+    beyond = np.mean(sum(np.sum(each[:, end], axis=1) for end in _beyond(points, ends)))
+    return float(beyond) > _SUSPICIOUS * _END or any(len(modes(one, points, _LEAST)) > 1 for one in scans)
+
+
+def _beyond(points: Line, ends: Line) -> tuple[slice, slice]:
+    """Stretches between points that lie beyond nearly all draws, on either side."""
+    below = max(int(np.searchsorted(points, ends[0], "right")) - 1, 0)
+    return slice(0, below), slice(min(int(np.searchsorted(points, ends[1])), len(points) - 1), len(points) - 1)
 
 
 def _missed(
     coordinate: str, scans: Scans, points: Line, ends: Line, own: Line, weights: Line, effective: float
 ) -> Missed:
     """The mode or end of one coordinate of which most is missing beyond noise."""
-    worst, each = Missed(), np.exp(scans) * widths(points)
-    borders = np.concatenate([[-np.inf], 0.5 * (points[1:] + points[:-1]), [np.inf]])
-    low, high = np.searchsorted(points, ends[0]), np.searchsorted(points, ends[1], "right")
-    stretches = modes(logsumexp(scans, axis=0) - np.log(len(scans)), points, _LEAST)
-    for stretch in (*stretches, slice(0, low), slice(high, len(points))):
+    worst, each = Missed(), masses(scans, points)
+    borders = np.concatenate([[-np.inf], points[1:-1], [np.inf]])
+    stretches = modes(logsumexp(scans, axis=0), points, _LEAST)
+    for stretch in (*stretches, *_beyond(points, ends)):
         mass = each[:, stretch]
         shares = np.sum(mass, axis=1)
         expected = min(float(np.mean(shares)), 1.0)
-        found = float(np.sum(weights[(own >= borders[stretch.start]) & (own < borders[stretch.stop])]))
+        first, last = borders[stretch.start], borders[stretch.stop]
+        found = float(np.sum(weights[(own >= first) & (own < last)]))
         noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (expected * (1 - expected) / effective) ** 0.5)
         if is_resolved(np.sum(mass, axis=0)) and expected - found > max(_BEYOND_NOISE * noise, worst.error):
             worst = Missed(coordinate, expected, found, expected - found)

@@ -23,8 +23,8 @@ _NUM_SCANS, _NUM_COARSE, _NUM_POINTS, _MARGIN = 6, 64, 96, 0.1
 goes beyond what draws reach."""
 _FARTHEST = 100.0
 """Ranges of the draws from them at which scans end, however wide the base is: points would be too far apart."""
-_EMPTY = 20.0
-"""Nats below the highest density at which there is no mass."""
+_EMPTY, _NOTHING = 20.0, -700.0
+"""Nats below the highest density at which there is no mass, and a log density of nothing at all."""
 _DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
 """Nats by which the density falls between two modes, the least mass of a mode, and the points it must spread over."""
 _NUM_PARTS, _NUM_EM, _WIDER = 6, 200, 1.02
@@ -60,7 +60,7 @@ def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlate
     # Groups that a single coordinate cannot leave: only their mixture has several modes.
     if not with_wells.any() or (in_each != with_wells).any() or not np.isfinite(np.max(log_density, axis=1)).all():
         return None
-    mass = np.exp(log_density) * widths(points)
+    mass = np.exp(log_density) * _widths(points)
     if not all(
         is_resolved(mass[j, own]) for j in range(len(mass)) for own in modes(log_density[j], points[j], _SMALLEST)
     ):
@@ -105,12 +105,25 @@ def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates
         rows[:, number, :, j] = points[j]
     log_target = np.asarray(evaluator.values(rows.reshape(-1, rows.shape[-1])).log_target, float)
     each = np.nan_to_num(log_target, nan=-np.inf).reshape(shape)
-    return np.nan_to_num(each - logsumexp(each + np.log(widths(points[coordinates])), keepdims=True), nan=-np.inf)
+    return np.nan_to_num(each - logsumexp(each + np.log(_widths(points[coordinates])), keepdims=True), nan=-np.inf)
 
 
-def widths(points: Float[np.ndarray, "*_ g"]) -> Float[np.ndarray, "*_ g"]:
+def _widths(points: Grid) -> Grid:
     """Of the stretch around each point of a grid."""
     return np.gradient(points, axis=-1)
+
+
+def masses(log_density: Float[np.ndarray, "*s g"], points: Float[np.ndarray, " g"]) -> Float[np.ndarray, "*s h"]:
+    """Mass between neighboring points, of 1 in all. In between the log density is taken to be linear.
+
+    So a wide gap next to a point in the tail has hardly any mass.
+    """
+    logs = np.maximum(log_density - np.max(log_density, axis=-1, keepdims=True), _NOTHING)
+    rise, density = np.diff(logs, axis=-1), np.exp(logs)
+    is_flat = np.abs(rise) < 1e-6
+    mean = np.where(is_flat, density[..., 1:], np.diff(density, axis=-1) / np.where(is_flat, 1.0, rise))
+    mass = mean * np.diff(points, axis=-1)
+    return mass / np.sum(mass, axis=-1, keepdims=True)
 
 
 def has_several(log_density: Grid, points: Grid, least: float) -> Bool[np.ndarray, " d"]:
@@ -119,7 +132,7 @@ def has_several(log_density: Grid, points: Grid, least: float) -> Bool[np.ndarra
 
 
 def modes(log_density: Float[np.ndarray, " g"], points: Float[np.ndarray, " g"], least: float) -> list[slice]:
-    """Stretches of a grid with one peak each, between which the density falls by enough, and with enough mass."""
+    """Stretches of `masses` with one peak each, between which the density falls by enough, and with enough mass."""
     cuts, peak, dip, lowest = [0], log_density[0], np.inf, 0
     for i, value in enumerate(log_density):
         if value < dip:
@@ -129,8 +142,8 @@ def modes(log_density: Float[np.ndarray, " g"], points: Float[np.ndarray, " g"],
             peak, dip = value, np.inf
         elif value > peak:
             peak, dip = value, np.inf
-    stretches = [slice(start, end) for start, end in zip(cuts, [*cuts[1:], len(log_density)], strict=True)]
-    mass = np.exp(log_density) * widths(points)
+    stretches = [slice(start, end) for start, end in zip(cuts, [*cuts[1:], len(log_density) - 1], strict=True)]
+    mass = masses(log_density, points)
     return [own for own in stretches if np.sum(mass[own]) > least]
 
 
