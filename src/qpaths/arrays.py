@@ -1,9 +1,8 @@
 """The one place that knows NumPy from JAX.
 
-The engine is written for arrays with a leading particle axis. NumPy arrays run on the host, at once and without a
-compiler; JAX arrays run traced, inside a compiled program. The text is the same for both: `namespace` says which
-library the arrays belong to, and this module holds what the two libraries do differently (loops, random numbers, and a
-few reductions).
+The engine is written for arrays with a leading particle axis. NumPy arrays run on the host, without a compiler; JAX
+arrays run traced, inside a compiled program. `namespace` says which library the arrays belong to, and this module holds
+what the two libraries do differently: loops, random numbers, and a few reductions.
 """
 
 import contextlib

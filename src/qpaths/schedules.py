@@ -223,10 +223,11 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
     def narrow(bracket: _Bracket) -> _Bracket:
         low, high, width = bracket.low, bracket.high, bracket.high - bracket.low
         share = bracket.low_value / (bracket.low_value - bracket.high_value)
-        # Linear interpolation; bisection where two steps have not halved the bracket, or a distance is infinite. It
-        # goes further to a side the longer the answer was on that side: some answers are at 1e-40, or at 1 - 1e-12.
-        bisect = (width > 0.5 * bracket.widths[0]) | ~(share > 0)
-        part = 0.5 ** xp.maximum(xp.abs(bracket.streak), 1).astype(beta.dtype)
+        # Linear interpolation; bisection where the same end has moved three times, or a distance is infinite. It goes
+        # further to a side the longer the answer was on that side: some answers are at 1e-40, or at 1 - 1e-12.
+        num_same = xp.abs(bracket.streak)
+        bisect = (num_same > 2) | ~(share > 0)
+        part = 0.5 ** xp.maximum(num_same, 1).astype(beta.dtype)
         part = xp.where(bracket.streak > 0, 1 - part, part)
         inside = xp.nextafter(low, high), xp.nextafter(high, low)
         middle = xp.clip(low + xp.where(bisect, part, share) * width, *inside)
@@ -235,8 +236,8 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
         # The method of Anderson and Bjorck (1973): an end that stays for a second time counts less, so that the other
         # end does not creep towards the answer alone.
         left = 1 - value / xp.where(close, bracket.low_value, bracket.high_value)
-        stays = close == (bracket.streak > 0)
-        less = xp.where(stays & (bracket.streak != 0), xp.where(left > 0, left, 0.5), 1.0)
+        stays = (close == (bracket.streak > 0)) & (num_same > 0)
+        less = xp.where(stays, xp.where(left > 0, left, 0.5), 1.0)
         return _Bracket(
             bracket.num_steps + 1,
             xp.where(close, middle, low),
@@ -245,15 +246,13 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
             xp.where(close, value, less * bracket.low_value),
             xp.where(close, less * bracket.high_value, value),
             xp.where(stays, bracket.streak, 0) + xp.where(close, 1, -1),
-            xp.where(bisect, xp.inf, xp.stack([bracket.widths[1], width])),
         )
 
     one = xp.ones_like(beta)
     to_one, zero = distance(one), xp.zeros_like(beta)
     if xp is np and to_one <= wanted:
         return one
-    widths = xp.full((2,), xp.inf, beta.dtype)
-    start = _Bracket(xp.zeros((), int), beta, one, zero, -aim, to_one - aim, xp.zeros((), int), widths)
+    start = _Bracket(xp.zeros((), int), beta, one, zero, -aim, to_one - aim, xp.zeros((), int))
     final = while_loop(xp, unsettled, narrow, start)
     return xp.where(to_one <= wanted, one, xp.where(final.low > beta, final.low, final.high))
 
@@ -270,8 +269,6 @@ class _Bracket(NamedTuple):
     high_value: Any
     streak: Any
     """How many steps have found `low` since one found `high`; negative the other way round."""
-    widths: Any
-    """Of the bracket two steps and one step before; infinite after a bisection, so that two never follow each other."""
 
 
 def respace(
