@@ -137,7 +137,7 @@ def _report(found, rest):
 
 def _ours(found, statement):
     claim = _only([c for c in found["claims"] if c["statement"].startswith(statement)], statement, found)
-    return f"{claim['ours']} ({claim['verdict']})"
+    return f"{claim['ours']} ({claim['verdict']}{', in a rehearsal' if found.get('changed') else ''})"
 
 
 def _picture(found, name):

@@ -44,6 +44,9 @@ def test_a_sweep_with_other_settings_is_called_a_rehearsal():
     filled = MAKE["filled"](page, {"fig4": {**DIGEST, "num_seeds": 3, "changed": ["seeds", "moves"]}})
     words = f"a rehearsal, because these settings are not the paper's: seeds (3 of {find('fig4').num_seeds}), `moves`"
     assert filled.count(words) == 2
+    assert "by 3 (holds, in a rehearsal)<" in MAKE["filled"](
+        "<!-- rows fig4 ours q = 2 wins --><!-- end -->", {"fig4": {**DIGEST, "num_seeds": 3, "changed": ["seeds"]}}
+    )
     assert "rehearsal" not in MAKE["filled"](page, {"fig4": {**DIGEST, "num_seeds": 3, "changed": []}})
 
 
