@@ -128,8 +128,13 @@ def _below(what: str, found: list[tuple[Judgment, float]], share: float) -> Clai
     """
     verdicts, times = [verdict for verdict, _ in found], [ratio for _, ratio in found]
     words = f"in {verdicts.count(Judgment.HOLDS)} of {len(verdicts)} beyond noise; "
-    words += f"{min(times):,.1f} to {max(times):,.1f} times smaller"
+    words += f"{_rounded(min(times))} to {_rounded(max(times))} times smaller"
     return Claim(f"the tuned column is below {what}", "ours", words, _most_of(verdicts, share))
+
+
+def _rounded(factor: float) -> str:
+    """A factor without digits that mean nothing."""
+    return f"{factor:,.0f}" if factor >= 10 else f"{factor:.1f}"
 
 
 def _against_columns(table: Errors, line: Line) -> tuple[Judgment, float] | None:

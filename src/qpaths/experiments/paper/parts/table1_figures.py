@@ -56,7 +56,7 @@ def sheets(rows: list[Row]) -> list[Sheet]:
             Errors(rows),
             "Error against our truths",
             f"Median |error| in nats. In brackets ours have the median and the mean absolute deviation. The paper's "
-            f"spread is called a median one, but is very likely the mean (see the page on the paper). Truths: {truth}. "
+            f"spread is called a median one, but is probably the mean (see the page on the paper). Truths: {truth}. "
             f"The grid's q is the one with the lowest median error, as in the paper. Text: {PROTOCOLS['text']}; code: "
             f"{PROTOCOLS['code']}, which on the linear schedule is the same for the grid. On the adaptive one its grid "
             f"ends at 1 - q = 3e-3: beyond, its schedule takes up to 801 steps.",
