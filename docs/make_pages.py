@@ -7,7 +7,7 @@ A marked place is `<!-- rows NAME what -->...<!-- end -->`, with NAME an experim
 
     claims            its table of claims with verdicts
     sheet TITLE       one of its tables
-    size              how many runs, and how long they took
+    size              how many runs, how long they took, and which settings are not those of the paper
     report            a link to its report page, and its size
     ours STATEMENT    our number of the claim whose statement begins so, and the verdict
     picture PICTURE   one of its pictures
@@ -23,6 +23,7 @@ from pathlib import Path
 from qpaths.experiments.folders import Stored, load_all
 from qpaths.experiments.page import render
 from qpaths.experiments.registry import find
+from qpaths.experiments.settings import rehearsed
 
 DOCS = Path(__file__).parent
 _PLACE = re.compile(r"<!-- rows (\w+) (\w+)(?: ((?:(?!-->).)*?))? -->.*?<!-- end -->", flags=re.DOTALL)
@@ -38,6 +39,7 @@ def digest(stored):
         "num_seeds": stored.meta["num_seeds"],
         "num_runs": len(rows),
         "num_planned": stored.num_planned,
+        "changed": rehearsed(experiment, stored.meta["settings"], stored.meta["num_seeds"]),
         "minutes": round(stored.seconds / 60, 1),
         "claims": [
             {"statement": c.statement, "paper": c.paper, "ours": c.ours, "verdict": c.judgment.value}
@@ -107,7 +109,8 @@ def _table(columns, lines):
 
 def _claims(found, _):
     lines = [[c["statement"], c["paper"], c["ours"], c["verdict"]] for c in found["claims"]]
-    return _table(["claim", "paper", "ours", "verdict"], lines)
+    note = f"\n\nThis is {_rehearsal(found)}." if found.get("changed") else ""
+    return _table(["claim", "paper", "ours", "verdict"], lines) + note
 
 
 def _sheet(found, title):
@@ -116,7 +119,16 @@ def _sheet(found, title):
 
 
 def _size(found, _):
-    return f"{found['num_runs']:,} of {found['num_planned']:,} runs, {found['minutes']:g} minutes in all"
+    size = f"{found['num_runs']:,} of {found['num_planned']:,} runs, {found['minutes']:g} minutes in all"
+    return f"{size}; {_rehearsal(found)}" if found.get("changed") else size
+
+
+def _rehearsal(found):
+    """That the settings are not those of the paper, and which."""
+    seeds = {"seeds": f"seeds ({found['num_seeds']} of {find(found['experiment']).num_seeds})"}
+    return "a rehearsal, because these settings are not the paper's: " + ", ".join(
+        seeds.get(name, f"`{name}`") for name in found["changed"]
+    )
 
 
 def _report(found, rest):
@@ -125,7 +137,7 @@ def _report(found, rest):
 
 def _ours(found, statement):
     claim = _only([c for c in found["claims"] if c["statement"].startswith(statement)], statement, found)
-    return f"{claim['ours']} ({claim['verdict']})"
+    return f"{claim['ours']} ({claim['verdict']}{', in a rehearsal' if found.get('changed') else ''})"
 
 
 def _picture(found, name):

@@ -42,7 +42,7 @@ LAYERS = [
     ["algorithms.ais", "algorithms.smc", "algorithms.tempering", "algorithms.tvo"],
     ["algorithms.pt"],
     ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.identities"],
-    ["algorithms.driver"],
+    ["algorithms.driver", "algorithms.starts"],
     ["references.drivers", "references.climb"],
     ["references.maps"],
     ["references.components", "references.coordinates"],

@@ -66,6 +66,16 @@ def test_accuracy(dtype):
             assert error <= bound, (world, b, l0, l1, d, float(error / bound))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_one_beta_and_one_q_give_the_same_numbers_as_many(dtype):
+    """On the host a single beta and a single q take a shorter way, to the same last digit."""
+    log_base, log_target = (part.ravel().astype(dtype) for part in np.meshgrid(LOG_DENSITIES, LOG_DENSITIES))
+    for beta, delta in itertools.product(BETAS, DELTAS):
+        many = np.full_like(log_base, beta)
+        plain = log_power_mean_pair(dtype(beta), log_base, log_target, dtype(delta))
+        np.testing.assert_array_equal(plain, log_power_mean_pair(many, log_base, log_target, dtype(delta)))
+
+
 @each_world
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_ends_are_returned_bit_for_bit(mean, dtype):

@@ -39,6 +39,17 @@ def test_tables_and_pictures():
     assert "![Violins.](pictures/fig4_violins.png)" in filled
 
 
+def test_a_sweep_with_other_settings_is_called_a_rehearsal():
+    page = "<!-- rows fig4 claims --><!-- end --> <!-- rows fig4 report --><!-- end -->"
+    filled = MAKE["filled"](page, {"fig4": {**DIGEST, "num_seeds": 3, "changed": ["seeds", "moves"]}})
+    words = f"a rehearsal, because these settings are not the paper's: seeds (3 of {find('fig4').num_seeds}), `moves`"
+    assert filled.count(words) == 2
+    assert "by 3 (holds, in a rehearsal)<" in MAKE["filled"](
+        "<!-- rows fig4 ours q = 2 wins --><!-- end -->", {"fig4": {**DIGEST, "num_seeds": 3, "changed": ["seeds"]}}
+    )
+    assert "rehearsal" not in MAKE["filled"](page, {"fig4": {**DIGEST, "num_seeds": 3, "changed": []}})
+
+
 @pytest.mark.parametrize("stored", [{}, {"fig4": {**DIGEST, "version": 0}}], ids=["missing", "old"])
 def test_missing_rows_say_which_command_makes_them(stored):
     filled = MAKE["filled"]("<!-- rows fig4 claims -->| by 99 |<!-- end -->", stored)

@@ -95,6 +95,31 @@ def test_ignoring_q_in_the_search_is_seen(population):
     assert abs(_conditional_ess(log_ratio(wrong), population[2]) - 0.5) > 0.05
 
 
+@pytest.mark.parametrize(("q", "most"), [(1.0, 14), (0.999, 14), (0.99, 12), (0.5, 12)])
+def test_the_search_asks_for_few_weights(q, most, population):
+    """Bisection after each interpolation that does not halve the bracket asks 15 to 19 times."""
+    path, (log_base, log_target, log_weights) = qp.QPath(FLAT, FLAT, q=q), population
+    asked = []
+
+    def log_ratio(new_beta):
+        asked.append(new_beta)
+        return path.interpolate(new_beta, log_base, log_target) - log_base
+
+    next_beta(log_ratio, np.asarray(0.0), log_weights, 0.5)
+    assert len(asked) <= most
+
+
+@pytest.mark.parametrize("xp", [np, jnp])
+@pytest.mark.parametrize(("scale", "end"), [(-10.0, 1), (3.0, 0)])
+def test_an_answer_next_to_an_end_is_found(scale, end, xp, population):
+    """The mixture with a target that is tiny or huge everywhere changes within 1e-13 of an end."""
+    log_base, _, log_weights = population
+    log_target = log_base + np.sign(scale) * 30 + scale * np.abs(log_weights)
+    found, log_ratio = _search(qp.ArithmeticPath(FLAT, FLAT), (log_base, log_target, log_weights), 0.0, xp=xp)
+    assert 0 < abs(found - end) < 1e-13
+    np.testing.assert_allclose(_conditional_ess(log_ratio(found), log_weights), 0.5, rtol=0.02)
+
+
 @pytest.mark.parametrize("xp", [np, jnp])
 def test_one_is_taken_when_it_is_close_enough(xp, population):
     log_base, _, log_weights = population

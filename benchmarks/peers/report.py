@@ -13,7 +13,11 @@ WHY = {
     "mixture": "In two dimensions a few thousand draws of the prior reach every mode, so plain tempering does well.",
 }
 """What is special about a problem on which packages come close."""
-HEAD = """# Comparison with other packages
+HEAD = """---
+hide: [toc]
+---
+
+# Comparison with other packages
 
 The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Each package runs with
 the defaults of its documentation, and may also run with a setting for more effort. Nothing is tuned for a problem. The

@@ -52,7 +52,7 @@ assert rows
 #
 # ## Longer sweeps
 #
-#     qpaths run table1 --jobs 2                      # 40 minutes on two cores
+#     qpaths run table1 --jobs 2                      # half an hour on two cores
 #     qpaths run omniglot_bdmc --set model=paper      # 15 minutes on one H200
 #
 # `--set key=value` changes a setting, `--seeds N` the number of seeds. [Experiments](../experiments.md) lists them, and

@@ -1,9 +1,8 @@
 """The one place that knows NumPy from JAX.
 
-The engine is written for arrays with a leading particle axis. NumPy arrays run on the host, at once and without a
-compiler; JAX arrays run traced, inside a compiled program. The text is the same for both: `namespace` says which
-library the arrays belong to, and this module holds what the two libraries do differently (loops, random numbers, and a
-few reductions).
+The engine is written for arrays with a leading particle axis. NumPy arrays run on the host, without a compiler; JAX
+arrays run traced, inside a compiled program. `namespace` says which library the arrays belong to, and this module holds
+what the two libraries do differently: loops, random numbers, and a few reductions.
 """
 
 import contextlib
@@ -61,10 +60,9 @@ def _thread_pools(with_scipy: bool) -> Any:
 
 
 def one_thread() -> Any:
-    """Around many small products of matrices on the host.
+    """Around many small products of matrices on the host, whose threads would take the cores from the densities.
 
-    Threads of NumPy's linear algebra wait actively for each other, and take the cores from the densities: on two cores
-    they made a run in 61 dimensions five times slower.
+    On two cores they made a run in 61 dimensions five times slower, because they wait for each other actively.
     """
     return _thread_pools("scipy.linalg" in sys.modules).limit(limits=1, user_api="blas")
 

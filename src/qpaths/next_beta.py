@@ -30,32 +30,43 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
 
     def unsettled(bracket: _Bracket) -> Any:
         settled = bracket.low_distance >= wanted * (1 - eps**0.5)
-        # When low and high are neighbors nothing is left between them.
-        return (bracket.num_steps < 128) & ~settled & (0.5 * (bracket.low + bracket.high) > bracket.low)
+        middle = 0.5 * (bracket.low + bracket.high)  # equal to one of the two where they are neighbors
+        return (bracket.num_steps < 128) & ~settled & (middle > bracket.low) & (middle < bracket.high)
 
     @quiet()
     def narrow(bracket: _Bracket) -> _Bracket:
         low, high, width = bracket.low, bracket.high, bracket.high - bracket.low
-        share = (aim - bracket.low_distance) / (bracket.high_distance - bracket.low_distance)
-        # Linear interpolation; bisection where the step before has not halved the bracket, or a distance is infinite.
-        bisect = (width > 0.5 * bracket.width_before) | ~(share > 0)
-        middle = xp.clip(low + xp.where(bisect, 0.5, share) * width, low, high)
+        share = bracket.low_value / (bracket.low_value - bracket.high_value)
+        # Linear interpolation; bisection where the same end has moved three times, or a distance is infinite. It goes
+        # further to a side the longer the answer was on that side: some answers are at 1e-40, or at 1 - 1e-12.
+        num_same = xp.abs(bracket.streak)
+        bisect = (num_same > 2) | ~(share > 0)
+        part = 0.5 ** xp.maximum(num_same, 1).astype(beta.dtype)
+        part = xp.where(bracket.streak > 0, 1 - part, part)
+        inside = xp.nextafter(low, high), xp.nextafter(high, low)
+        middle = xp.clip(low + xp.where(bisect, part, share) * width, *inside)
         found = distance(middle)
-        close = found <= wanted
+        close, value = found <= wanted, found - aim
+        # The method of Anderson and Bjorck (1973): an end that stays for a second time counts less, so that the other
+        # end does not creep towards the answer alone.
+        left = 1 - value / xp.where(close, bracket.low_value, bracket.high_value)
+        stays = (close == (bracket.streak > 0)) & (num_same > 0)
+        less = xp.where(stays, xp.where(left > 0, left, 0.5), 1.0)
         return _Bracket(
             bracket.num_steps + 1,
             xp.where(close, middle, low),
             xp.where(close, high, middle),
             xp.where(close, found, bracket.low_distance),
-            xp.where(close, bracket.high_distance, found),
-            xp.where(bisect, xp.inf, width),
+            xp.where(close, value, less * bracket.low_value),
+            xp.where(close, less * bracket.high_value, value),
+            xp.where(stays, bracket.streak, 0) + xp.where(close, 1, -1),
         )
 
     one = xp.ones_like(beta)
     to_one, zero = distance(one), xp.zeros_like(beta)
     if xp is np and to_one <= wanted:
         return one
-    start = _Bracket(xp.zeros((), int), beta, one, zero, to_one, xp.full_like(beta, xp.inf))
+    start = _Bracket(xp.zeros((), int), beta, one, zero, -aim, to_one - aim, xp.zeros((), int))
     final = while_loop(xp, unsettled, narrow, start)
     return xp.where(to_one <= wanted, one, xp.where(final.low > beta, final.low, final.high))
 
@@ -67,6 +78,8 @@ class _Bracket(NamedTuple):
     low: Any
     high: Any
     low_distance: Any
-    high_distance: Any
-    width_before: Any
-    """Infinite after a bisection, so that two never follow each other."""
+    low_value: Any
+    """Distance minus the one that is aimed at, perhaps made smaller for the interpolation."""
+    high_value: Any
+    streak: Any
+    """How many steps have found `low` since one found `high`; negative the other way round."""

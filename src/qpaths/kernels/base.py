@@ -5,6 +5,7 @@ from typing import Any, Generic, TypeVar
 
 import equinox as eqx
 import jax
+import numpy as np
 
 from .._modules import Module
 from .._types import RealLike, Rows, Scalar
@@ -182,13 +183,20 @@ def _no_info(particles: Particles) -> Info:
 
 def _merge(total: Info, new: Info) -> Info:
     """Acceptances add up; the first invalid proposal is kept."""
-    xp = namespace(new.proposal)
     return Info(
         total.acceptance + new.acceptance,
         total.accepted | new.accepted,
         total.invalid | new.invalid,
-        xp.where(total.invalid[:, None], total.proposal, new.proposal),
+        _first_proposal(total, new),
     )
+
+
+def _first_proposal(total: Info, new: Info) -> Rows:
+    """The proposals of the first transition that was invalid, or else of the last."""
+    xp = namespace(new.proposal)
+    if xp is np and not total.invalid.any():  # as always but for a faulty density, and known on the host
+        return new.proposal
+    return xp.where(total.invalid[:, None], total.proposal, new.proposal)
 
 
 def grouped(params: Any) -> Any:

@@ -144,8 +144,9 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
         mean, covariance = positions.moments(weights)
     else:
         mean = weights @ positions
-        centered = positions - mean
-        covariance = (centered * weights[:, None]).T @ centered
+        # The square of one matrix takes half of the time of a product of two.
+        centered = (positions - mean) * xp.sqrt(weights)[:, None]
+        covariance = centered.T @ centered
     dimension = positions.shape[1]
     share = dimension / (xp.exp(log_ess(log_weights)) + dimension)
     variance = xp.diag(covariance)

@@ -15,10 +15,8 @@ from jax import Array
 
 from .._types import AnyArray, Point
 from ..algorithms import AIS, BDMC
-from ..algorithms.bdmc import REVERSE, one_per_chain
+from ..algorithms.starts import at_bases, at_targets
 from ..annealing import anneal_groups
-from ..arrays import TracedStream
-from ..evaluation import evaluator_of, layout_of
 from ..kernels import AbstractKernel
 from ..kernels.frozen import shared
 from ..schedules import FixedSchedule, padded
@@ -45,23 +43,25 @@ class Chains(NamedTuple):
 
     def forward(self, x: Point, keys: Array) -> DecoderBounds:
         """Lower bounds alone."""
-        kernel, points, _, streams = self._start(x, None, keys)
+        kernel, points, streams = self._start(x, keys)
         log_weights, acceptance, status = self._run(kernel, x, points, streams, self.algorithm.betas)
         return DecoderBounds(log_weights, log_weights[:, :0], acceptance, status)
 
     def both_ways(self, x: Point, latents: Point, keys: Array) -> DecoderBounds:
         """Bounds from both sides; `latents` are exact draws from the posteriors."""
         betas = self.algorithm.betas
-        kernel, points, ends, streams = self._start(x, latents, keys)
+        kernel, points, streams = self._start(x, keys)
         forward, acceptance, status = self._run(kernel, x, points, streams, betas)
-        reverse, _, reverse_status = self._run(kernel, x, ends, _reverse_streams(keys), betas[::-1])
+        points, streams = at_targets(self.path_of, self.algorithm.num_chains, x, latents, keys)
+        reverse, _, reverse_status = self._run(kernel, x, points, streams, betas[::-1])
         return DecoderBounds(forward, reverse, acceptance, jnp.maximum(status, reverse_status))
 
-    def _start(self, x: Point, latents: Point | None, keys: Array) -> tuple[AbstractKernel[Any], Point, Point, Any]:
+    def _start(self, x: Point, keys: Array) -> tuple[AbstractKernel[Any], Point, Any]:
+        """The kernel, fitted to each observation or shared by all, draws from the bases, and streams."""
         algorithm = self.algorithm
         to_fit = algorithm if algorithm.kernel.needs_fit else None
-        kernel, *rest = _start(self.path_of, to_fit, algorithm.num_chains, x, latents, keys)
-        return shared(algorithm.kernel) if to_fit is None else kernel, *rest
+        points, streams, kernel = at_bases(self.path_of, algorithm.num_chains, x, keys, to_fit)
+        return shared(algorithm.kernel) if to_fit is None else kernel, points, streams
 
     def _run(self, kernel: Any, x: Point, points: Point, streams: Any, betas: AnyArray) -> tuple[Array, ...]:
         num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
@@ -70,29 +70,6 @@ class Chains(NamedTuple):
             self.path_of, kernel, fitted, chunk_size, padded(betas), num, x, points, streams
         )
         return log_weights, accepted / (betas.size - 1), status
-
-
-@eqx.filter_jit
-def _start(
-    path_of: Any, to_fit: AIS | None, num_chains: int, x: Point, latents: Point | None, keys: Array
-) -> tuple[Any, Point, Point, Any]:
-    """For each observation a fitted kernel or None, draws from the base, draws from the posterior, and a stream."""
-
-    def one(x: Point, latent: Point | None, key: Any) -> tuple[Any, Point, Point, Any]:
-        path = path_of(x)
-        pilot, start, run = TracedStream(key).split(3)
-        kernel = None if to_fit is None else to_fit.fitted(path, pilot)
-        evaluator = evaluator_of(path, run, with_slopes=True)
-        points = evaluator.layout.points(evaluator.draw(start, num_chains))
-        ends = None if latent is None else one_per_chain(latent, layout_of(path), num_chains)
-        return kernel, points, ends, run
-
-    return jax.vmap(one, in_axes=(0, None if latents is None else 0, 0))(x, latents, keys)
-
-
-@jax.jit
-def _reverse_streams(keys: Array) -> Any:
-    return jax.vmap(lambda key: TracedStream(key).fold(REVERSE))(keys)
 
 
 @eqx.filter_jit

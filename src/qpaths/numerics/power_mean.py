@@ -28,16 +28,29 @@ def log_power_mean_pair(
     if namespace(*arguments) is jnp:
         return _power_mean_jax(*arguments)
     with quiet():
-        mean = _plain_geometric_mean(*arguments)
+        mean = _plain_mean(*arguments)
         return _power_mean(*arguments) if mean is None else mean
 
 
-def _plain_geometric_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
-    """On the host, what `_power_mean` makes of finite numbers at one beta and q = 1, in a tenth of the time."""
-    if beta.ndim or delta.ndim or shift.ndim or delta != 0 or shift != 0 or not 0 < beta < 1:
+def _plain_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+    """On the host, what `_power_mean` makes of finite numbers at one beta and one q, in less than half of the time."""
+    if beta.ndim or delta.ndim or shift.ndim or shift != 0 or not 0 < beta < 1 or not np.isfinite(delta):
         return None
-    difference = log_target - log_base
-    mean = log_base + beta * difference if beta <= 0.5 else log_target - (1 - beta) * difference
+    r, target_heavier, lighter = log_target - log_base, beta > 0.5, min(beta, 1 - beta)
+    if _is_zero(delta):
+        mean = log_target - lighter * r if target_heavier else log_base + lighter * r
+        return mean if np.isfinite(mean).all() else None
+    y = delta * r
+    near = np.abs(y) < 0.5
+    step = lighter * np.expm1(np.where(near, -y if target_heavier else y, 0.0))
+    if near.all():
+        return (log_target if target_heavier else log_base) + np.log1p(step) / delta
+    weights = _mixing_weights(beta, shift)
+    log_odds = np.log(weights.target) - np.log(weights.base) + y
+    by_target = log_odds > 0
+    log_weight = np.where(by_target, _log_weight(beta, 1 - beta), _log_weight(1 - beta, beta))
+    total = np.log1p(np.where(near, step, np.exp(-np.abs(log_odds)))) + np.where(near, 0.0, log_weight)
+    mean = np.where(np.where(near, target_heavier, by_target), log_target, log_base) + total / delta
     return mean if np.isfinite(mean).all() else None
 
 

@@ -10,12 +10,12 @@ from jaxtyping import Float
 
 from .._types import Point
 from ..algorithms import AIS, BDMC
-from ..algorithms.bdmc import REVERSE, one_per_chain
+from ..algorithms.bdmc import REVERSE
 from ..algorithms.checks import raise_fault
+from ..algorithms.starts import at_bases, at_targets
 from ..annealing import Annealing, State, anneal_groups
-from ..arrays import TracedStream, namespace, to_host
+from ..arrays import namespace, to_host
 from ..densities import as_pytree
-from ..evaluation import evaluator_of, layout_of
 from ..kernels import HMC, FrozenKernel
 from ..kernels.frozen import shared
 from ..memory import Pieces
@@ -168,11 +168,11 @@ def _measure_part(
 ) -> Measured:
     kernel, betas = shared(candidate.kernel), candidate.betas
     ends = 1 + group_ends(betas.size - 1)
-    points, streams = _start(path_of, num_chains, data, keys)
+    points, streams, _ = at_bases(path_of, num_chains, data, keys)
     one_way = to_host(_one_way(path_of, kernel, padded(betas), ends, data, points, streams))
     lost = None
     if target_samples is not None:
-        points, streams = _turn(path_of, num_chains, data, target_samples, keys)
+        points, streams = at_targets(path_of, num_chains, data, target_samples, keys)
         back = _one_way(path_of, kernel, padded(betas[::-1]), _from_the_end(ends), data, points, streams)
         lost = -(one_way[2] + to_host(back)[2][::-1])
     return _measured(one_way, lost, ends)
@@ -196,28 +196,6 @@ def _measured(one_way: Any, lost: Any, ends: np.ndarray) -> Measured:
 def _from_the_end(ends: np.ndarray) -> np.ndarray:
     """Where the same groups end for chains in the other direction."""
     return np.append(ends[-1] - ends[:-1][::-1], ends[-1])
-
-
-@eqx.filter_jit
-def _start(path_of: Any, num_chains: int, data: Any, keys: Any) -> tuple[Any, Any]:
-    """Draws from the base of each problem, and the random numbers of its chains."""
-
-    def one(data: Any, key: Any) -> tuple[Any, Any]:
-        _, start, run = TracedStream(key).split(3)
-        evaluator = evaluator_of(path_of(data), run, with_slopes=True)
-        return evaluator.layout.points(evaluator.draw(start, num_chains)), run
-
-    return jax.vmap(one)(data, keys)
-
-
-@eqx.filter_jit
-def _turn(path_of: Any, num_chains: int, data: Any, target_samples: Any, keys: Any) -> tuple[Any, Any]:
-    """As `_start`, at the other end of the path."""
-
-    def one(data: Any, sample: Any, key: Any) -> tuple[Any, Any]:
-        return one_per_chain(sample, layout_of(path_of(data)), num_chains), TracedStream(key).fold(REVERSE)
-
-    return jax.vmap(one)(data, target_samples, keys)
 
 
 @eqx.filter_jit

@@ -20,15 +20,16 @@ from qpaths.experiments.paper.parts.regression import (
 from qpaths.experiments.paper.parts.table1_columns import COLUMNS
 from qpaths.experiments.registry import find
 from qpaths.numerics import log_ess
+from qpaths.paths.base import EndpointValues
 
 
 def test_the_published_formula_loses_what_double_precision_cannot_hold():
     base = qp.Normal(0.0, 1.0)
     target = qp.Density(lambda x: base.log_prob(x) - jnp.where(x > 0, 300.0, 400.0))
-    samples = jnp.array([-1.0, -2.0, 1.0, 2.0])
-    assert share_without_number(q_path(base, target, 0.1), samples) == 0.5  # exp(-40) is lost beside 1, exp(-30) not
-    assert share_without_number(q_path(base, target, 0.01), samples) == 0.0
-    assert share_without_number(q_path(base, target, 0.0), samples) == 0.0
+    features = EndpointValues(np.zeros(4), np.array([-400.0, -400.0, -300.0, -300.0]))
+    assert share_without_number(q_path(base, target, 0.1), features) == 0.5  # exp(-40) is lost in 1, exp(-30) not
+    assert share_without_number(q_path(base, target, 0.01), features) == 0.0
+    assert share_without_number(q_path(base, target, 0.0), features) == 0.0
     assert np.isfinite(float(q_path(base, target, 0.1).log_density(1.0, -1.0)))  # and nothing is lost here
 
 

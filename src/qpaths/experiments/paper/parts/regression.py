@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...._types import Point, PRNGKey
+from ...._types import PRNGKey
 from ....algorithms import SMC
 from ....annealing import State, anneal
-from ....arrays import HostStream, namespace, quiet, to_host
+from ....arrays import namespace, quiet
 from ....densities import DensityLike
-from ....evaluation import evaluator_of
 from ....kernels import RandomWalk
 from ....next_beta import next_beta
 from ....paths import QPath
+from ....paths.base import EndpointValues
 from ....recipe import Recipe
 from ....schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 from ...experiment import Settings
@@ -88,7 +88,7 @@ def run_smc(recipe: Recipe, num_particles: int, *, key: PRNGKey, as_released: bo
         "num_steps": int(result.betas.shape[0]) - 1,
         "acceptance": float(np.mean(moved)) if moved.size else 1.0,
         "likelihoods": int(result.num_evaluations.total),
-        "share_lost": share_without_number(recipe.path, result.samples),
+        "share_lost": share_without_number(recipe.path, state.particles.features),
     }
 
 
@@ -109,13 +109,13 @@ def run_linear(data: Regression, delta: float, settings: Settings, seed: int) ->
     return run_smc(recipe, settings["num_particles"], key=jax.random.key(seed))
 
 
-def share_without_number(path: QPath, samples: Point) -> float:
+def share_without_number(path: QPath, features: EndpointValues) -> float:
     """The share of the particles at which the path at beta = 1 is `log 0` when evaluated as the paper writes it.
 
     In double precision `1 + delta ln_q(w)`, with `delta ln_q(w) = exp(delta log w) - 1`, is 0 as soon as
-    `delta log w < -37`. This is where the released runs have no number; qpaths evaluates the path otherwise.
+    `delta log w < -37`. This is where the released runs have no number; qpaths evaluates the path otherwise. `features`
+    are the log densities of the endpoints at the particles.
     """
-    evaluator = evaluator_of(path, HostStream(()), with_slopes=False)
-    values = evaluator.values(evaluator.layout.rows(to_host(samples)))
+    log_w = features.log_target - features.log_base
     with quiet():
-        return float(np.mean(1.0 + (np.exp(float(path.delta) * (values.log_target - values.log_base)) - 1.0) == 0.0))
+        return float(np.mean(1.0 + (np.exp(float(path.delta) * log_w) - 1.0) == 0.0))

@@ -15,7 +15,7 @@ from .table1_errors import Errors, Line, name_of
 def pictures(rows: list[Row]) -> list[Picture]:
     """Median errors by line: a color for each column, dots for ours and large circles for the paper's."""
     table = Errors(rows)
-    figure, ax = plt.subplots(figsize=(7.2, 0.42 * len(table.lines) + 1.4), layout="constrained")
+    figure, ax = plt.subplots(figsize=(7.2, 0.5 * len(table.lines) + 1.8), layout="constrained")
     places = np.arange(len(table.lines))[::-1]
     for index in range(len(table.columns)):
         _draw_column(ax, table, index, places)
@@ -23,7 +23,7 @@ def pictures(rows: list[Row]) -> list[Picture]:
     ax.set(xscale="log", xlabel="median |error| in nats")
     ax.set_yticks(places, [name_of(line) for line in table.lines])
     ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False)
     caption = "Median error and median absolute deviation over seeds. Dots: ours; large circles: the paper's."
     return [Picture("errors", caption, figure)]
 
@@ -31,7 +31,7 @@ def pictures(rows: list[Row]) -> list[Picture]:
 def _draw_column(ax: Any, table: Errors, index: int, places: np.ndarray) -> None:
     """Draw one column of the table, ours and the paper's, at the height of each line."""
     column, color = table.columns[index], f"C{index}"
-    shift = 0.12 - 0.24 * index / max(len(table.columns) - 1, 1)
+    shift = 0.3 - 0.6 * index / max(len(table.columns) - 1, 1)
     lines = list(zip(places, table.lines, strict=True))
     found = [(place, best[1]) for place, line in lines if (best := table.best(line, column.name))]
     medians = np.array([np.median(errors) for _, errors in found])
@@ -56,7 +56,7 @@ def sheets(rows: list[Row]) -> list[Sheet]:
             Errors(rows),
             "Error against our truths",
             f"Median |error| in nats. In brackets ours have the median and the mean absolute deviation. The paper's "
-            f"spread is called a median one, but is very likely the mean (see the page on the paper). Truths: {truth}. "
+            f"spread is called a median one, but is probably the mean (see the page on the paper). Truths: {truth}. "
             f"The grid's q is the one with the lowest median error, as in the paper. Text: {PROTOCOLS['text']}; code: "
             f"{PROTOCOLS['code']}, which on the linear schedule is the same for the grid. On the adaptive one its grid "
             f"ends at 1 - q = 3e-3: beyond, its schedule takes up to 801 steps.",
@@ -74,7 +74,7 @@ def _sheet(table: Errors, title: str, note: str) -> Sheet:
     """Median errors by line: for each column the paper's, if it has one, and ours; at last the grid's 1 - q."""
     columns = ["line"]
     for column in table.columns:
-        short = column.label.removeprefix("q-path, ")
+        short = _short(column)
         if column.protocol == "code":
             columns.append("code")
         elif column.paper:
@@ -82,6 +82,11 @@ def _sheet(table: Errors, title: str, note: str) -> Sheet:
         else:
             columns.append(short)
     return Sheet(title, [*columns, "best 1 - q"], [_cells(table, line) for line in table.lines], note)
+
+
+def _short(column: Column) -> str:
+    """The label of a column where space is scarce."""
+    return column.label.removeprefix("q-path, ")
 
 
 def _cells(table: Errors, line: Line) -> list[str]:
@@ -117,7 +122,7 @@ def _costs(table: Errors) -> Sheet:
         "The grid chooses by all its runs, and by a truth to compare them with. Of the tuned column the two together "
         "are what the geometric path costs."
     )
-    labels = [column.label + (", code" if column.protocol == "code" else "") for column in table.columns]
+    labels = [_short(column) + (", code" if column.protocol == "code" else "") for column in table.columns]
     return Sheet("Cost of a run", ["line", *labels], lines, note)
 
 
