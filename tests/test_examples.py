@@ -30,7 +30,21 @@ def _near(exact, number=0):
     return check
 
 
+def _check_nuts(text):
+    (first, error), (second, other) = _pairs(text)[0], _pairs(text)[-1]
+    assert abs(first - second) < 5 * (error**2 + other**2) ** 0.5
+
+
+def _check_factor(text):
+    value, error = _pairs(text)[-1]
+    exact = float(re.search(r"exact: (-?\d+\.\d+)", text)[1])
+    assert abs(value - exact) < 5 * error + 0.001
+
+
 CHECKS = {
+    "own_path": _near(-2.4094),
+    "from_nuts_draws": _check_nuts,
+    "bayes_factor": _check_factor,
     "equinox_decoder": _check_equinox,
     "eight_schools": _near(-31.3113),  # by quadrature over tau, see benchmarks/ecosystem_models.py
     "mixture": lambda text: "two has the higher evidence" in text or pytest.fail(text),
