@@ -26,13 +26,13 @@ def draws(share, size=4000):
     return np.column_stack([well, 0.2 * well + rng.standard_normal(size)])
 
 
-def missed(rows, log_target=two_wells, num_spent=100_000, weights=None):
+def missed(rows, log_target=two_wells, num_spent=100_000, weights=None, num_left=np.inf):
     evaluator = evaluator_of(qp.GeometricPath(NORMAL, qp.Density(log_target)), HostStream((0,)), with_slopes=False)
     samples = rows.reshape(8, -1, 2)
     log_weights = np.zeros(samples.shape[:2]) if weights is None else np.log(weights).reshape(samples.shape[:2])
     stats = {"num_ancestors": np.full((8, 3), samples.shape[1])}
     islands = Islands(np.zeros(8), np.zeros(8), samples, log_weights, stats, Identities(*4 * [np.zeros((8, 0))]))
-    return missed_modes(evaluator, islands, num_spent, HostStream((1,)))
+    return missed_modes(evaluator, islands, num_spent, num_left, HostStream((1,)))
 
 
 def test_a_lost_mode_is_seen_with_its_mass():
@@ -63,3 +63,5 @@ def test_the_end_of_a_coordinate_is_seen():
 
 def test_a_small_run_is_not_checked_at_a_high_price():
     assert missed(draws(0.0), num_spent=1000)[1] == 0
+    assert missed(draws(0.0), num_left=100.0)[1] == 0
+    assert missed(draws(0.0), num_left=500.0)[1] <= 500

@@ -31,7 +31,7 @@ from .endpoints import check_alone, check_not_on_simplex, model_path, named_erro
 from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
-from .missed import missed_modes
+from .missed import Missed, missed_modes
 
 _BLIND_STEPS = 10
 """Random-walk moves at each beta where there is no gradient."""
@@ -183,8 +183,12 @@ def evidence(
         if kernel.with_slopes:
             scores = balance(evaluator, islands)
             extra += Cost(target=NUM_PROBES)
-        missed, num = missed_modes(evaluator, islands, spent.total, check_stream.fold(1))
-        extra += Cost(target=num)
+        try:
+            left = limits.budget - (spent + extra).total
+            missed, num = missed_modes(evaluator, islands, spent.total, left, check_stream.fold(1))
+            extra += Cost(target=num)
+        except (KeyboardInterrupt, LostWorkersError):
+            missed, stopped = Missed(), limits.interrupted(spent, state.recipe.num_evaluations)
     found = findings(islands, state.recipe, scores, missed)
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
     _warn(found)

@@ -18,6 +18,8 @@ _PARTICLES, _FEWEST = 512, 200
 """Particles of an island: the most, and the fewest for which two batches are better than one."""
 _WEIGHTED = 2048
 """The most particles of an island where a single step gives them weights."""
+_CHECKS_SHARE = 0.05
+"""Of the budget, kept for the scans that look for missed modes."""
 _ENOUGH_BATCHES = 4
 """Batches after which the cost of a wanted standard error is known well enough."""
 
@@ -60,7 +62,7 @@ class Limits(NamedTuple):
 
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
-        left = self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
+        left = (1 - _CHECKS_SHARE) * self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
         most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
@@ -72,7 +74,7 @@ class Limits(NamedTuple):
 
         `seconds` is what one island takes.
         """
-        num = (self.budget - spent.total - NUM_PROBES) / island.total
+        num = ((1 - _CHECKS_SHARE) * self.budget - spent.total - NUM_PROBES) / island.total
         if seconds > 0:
             num = min(num, (self.seconds - elapsed) / seconds)
         return max(0, math.floor(min(num, NUM_ISLANDS)))

@@ -39,17 +39,20 @@ class Missed(NamedTuple):
     """Mass that is missing from all such modes: by so much the log evidence is off, at least."""
 
 
-def missed_modes(evaluator: AbstractEvaluator, islands: Islands, num_spent: int, stream: Any) -> tuple[Missed, int]:
+def missed_modes(
+    evaluator: AbstractEvaluator, islands: Islands, num_spent: int, num_left: float, stream: Any
+) -> tuple[Missed, int]:
     """Whether draws would stay as they are if one coordinate were drawn again, given the others (a Gibbs step).
 
     Such a step leaves the target as it is. So the mean over draws of the probability with which it ends in some mode
     is the mass of that mode, and a mode that hardly any draw is in shows. So does the end of a coordinate that draws do
     not reach. What no single coordinate leads to does not.
-    Also returned: how many values of the target were computed.
+    Also returned: how many values of the target were computed, a small share of those spent and at most those left.
     """
     rows, weights = _draws(evaluator, islands)
     dimension = rows.shape[1]
-    sizes = [size for size in _SIZES if size[0] * size[1] * dimension <= _LITTLE * num_spent]
+    most = min(_LITTLE * num_spent, num_left)
+    sizes = [size for size in _SIZES if size[0] * size[1] * dimension <= most]
     if not sizes:
         return Missed(), 0
     num_scans, num_points = sizes[0]
@@ -61,7 +64,7 @@ def missed_modes(evaluator: AbstractEvaluator, islands: Islands, num_spent: int,
     each = scan(evaluator, _chosen(rows, weights, first, num_scans), points)
     suspects = [j for j in range(dimension) if _is_suspect(each[:, j], points[j], ends[j])][:_MOST_COORDINATES]
     num = each.size + _NUM_CLOSER * num_points * len(suspects)
-    if not suspects or num > _LITTLE_MORE * num_spent:
+    if not suspects or num > min(_LITTLE_MORE * num_spent, num_left):
         return Missed(), each.size
     closer = scan(evaluator, _chosen(rows, weights, second, _NUM_CLOSER), points, suspects)
     ancestors = float(np.sum(islands.stats["num_ancestors"], axis=0)[-1])
@@ -101,8 +104,10 @@ def _missed(
         expected = min(float(np.mean(shares)), 1.0)
         first, last = borders[stretch.start], borders[stretch.stop]
         found = float(np.sum(weights[(own >= first) & (own < last)]))
-        noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (expected * (1 - expected) / effective) ** 0.5)
-        if is_resolved(np.sum(mass, axis=0)) and expected - found > max(_BEYOND_NOISE * noise, worst.error):
+        share = max(expected * (1 - expected), 1 / effective)
+        noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (share / effective) ** 0.5)
+        beyond = max(_BEYOND_NOISE * noise, _LEAST, worst.error)
+        if is_resolved(np.sum(mass, axis=0)) and expected - found > beyond:
             worst = Missed(coordinate, expected, found, expected - found)
     return worst
 
