@@ -183,8 +183,8 @@ def _reverse_variance(num: Scalar, variance: Scalar, skewness: Scalar, gap: Scal
 
     The law of the reverse log weight, over draws and chains, is that of the forward one times the weight (Crooks,
     1999). So with `K(s) = log E[w^s]` of the forward weights, the forward variance v is K''(0), the reverse one K''(1),
-    and the gap is the integral of K'' between them. If K'' changes as `v / (1 + a s)^2`, as it does where a shifted or
-    a scaled normal distribution is weighted at once, then the gap is `v r` and the reverse variance is `v r^2`, with
+    and the gap is the integral of K'' between them. Where a shifted or a scaled normal distribution is weighted at
+    once, K'' changes as `v / (1 + a s)^2`. Then the gap is `v r` and the reverse variance is `v r^2`, with
     `r = 1 / (1 + a)`. The skewness of the forward weights gives a as well: it is `-2 a / sqrt(v)`.
 
     The gap is precise where v is large. Where v is small, as for targets that are wider than the base, its noise, which
