@@ -9,7 +9,7 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
-from qpaths.references.fitting import fit_reference, looks_bimodal
+from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal
 from qpaths.references.reference import Reference, share_outside
 from qpaths.remarks import Refusal
 
@@ -171,3 +171,13 @@ def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
     values = HostEvaluator(path, layout_of(path), False).values(rows)
     np.testing.assert_allclose(values.log_target[:2], jax.jit(jax.vmap(log_prob))(rows[:2]))
     assert (values.log_target[2:] == -np.inf).all()
+
+
+def test_draws_whose_squares_overflow_have_no_groups():
+    """A prior with huge tails: nothing is fitted, and no bare error."""
+    x = np.random.default_rng(4).standard_normal((300, 3))
+    x[::7, 1] *= 1e200
+    with np.errstate(all="ignore"):
+        assert fit_reference(x).refusal is not Refusal.SEVERAL_GROUPS
+    x[0, 1] = np.nan
+    assert not has_groups(x)

@@ -145,7 +145,9 @@ def _valleys(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
     """
     num_rows = len(values)
     low, high = np.quantile(values, [0.005, 0.995], axis=1)[:, :, None]
-    bins = np.clip(np.floor((values - low) / np.maximum(high - low, 1e-300) * _BINS), -1, _BINS).astype(int) + 1
+    with quiet():
+        scaled = np.floor((values - low) / np.maximum(high - low, 1e-300) * _BINS)
+    bins = np.clip(np.nan_to_num(scaled, nan=-1.0), -1, _BINS).astype(int) + 1
     flat = (bins + (_BINS + 2) * np.arange(num_rows)[:, None]).ravel()
     counts = np.bincount(flat, minlength=num_rows * (_BINS + 2)).reshape(num_rows, -1)[:, :-1]
     counts[:, 0] = 0  # what lies below all bins
