@@ -62,6 +62,8 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
     except np.linalg.LinAlgError:
         return Fit(None, Refusal.SUBSPACE)
     white = np.linalg.solve(factor, (x - mean).T).T
+    if not np.isfinite(np.square(white)).all():
+        return Fit(None, Refusal.HEAVY_TAILS)
     if looks_bimodal(white):
         return Fit(None, Refusal.SEVERAL_GROUPS)
     squared = np.sum(np.square(white), axis=1)
