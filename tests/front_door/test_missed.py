@@ -65,3 +65,8 @@ def test_a_small_run_is_not_checked_at_a_high_price():
     assert missed(draws(0.0), num_spent=1000)[1] == 0
     assert missed(draws(0.0), num_left=100.0)[1] == 0
     assert missed(draws(0.0), num_left=500.0)[1] <= 500
+
+
+def test_islands_without_any_weight_are_not_checked():
+    with np.errstate(divide="ignore"):
+        assert missed(draws(0.0), weights=np.zeros(4000))[1] == 0

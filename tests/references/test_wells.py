@@ -84,6 +84,12 @@ def test_correlations_of_the_other_coordinates_come_from_the_draws():
         assert abs(np.corrcoef(x[:, 1], x[:, 3])[0, 1] - least) < 0.15
 
 
+def test_draws_that_do_not_vary_are_no_bare_error():
+    draws = np.random.default_rng(5).standard_normal((600, 4))
+    draws[:, 3] = 0.5
+    assert fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated=True).map.means is None
+
+
 def test_groups_that_differ_in_all_coordinates_are_not_wells():
     def two(x):
         return jnp.logaddexp(-2 * jnp.sum((x - 2) ** 2), -2 * jnp.sum((x + 2) ** 2))

@@ -53,7 +53,7 @@ def missed_modes(
     dimension = rows.shape[1]
     most = min(_LITTLE * num_spent, num_left)
     sizes = [size for size in _SIZES if size[0] * size[1] * dimension <= most]
-    if not sizes:
+    if not sizes or not np.isfinite(weights).all():  # no draw of any island has weight
         return Missed(), 0
     num_scans, num_points = sizes[0]
     of_base, of_range, first, second = stream.split(4)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from .._types import AnyArray, Rows
 from ..arrays import namespace, quiet
+from ..numerics import geometric_mean
 
 _RIDGE, _CONSPICUOUS = 1e-2, 1.5
 """Added to a variance of about one, and how many times more than noise a direction must differ from the others."""
@@ -125,7 +126,7 @@ def low_rank(positions: Rows, scores: Rows, weights: Any, rank: int) -> LowRank:
     x, g = x / diagonal, g * diagonal
     wide, narrow = (xp.linalg.svd(part, full_matrices=False)[2][: rank // 2].T for part in (x, g))
     basis = xp.linalg.qr(xp.concatenate([wide, narrow], axis=1))[0]
-    values, vectors = xp.linalg.eigh(_geometric_mean(*(_covariance(part @ basis) for part in (x, g))))
+    values, vectors = xp.linalg.eigh(geometric_mean(_covariance(x @ basis), xp.linalg.inv(_covariance(g @ basis))))
     # Of n draws without any structure, the variance along the widest direction is (1 + sqrt(d / n))^2.
     noise = 1 + xp.sqrt(positions.shape[1] * xp.sum(weights**2))
     stretches = xp.where(xp.abs(xp.log(values)) > xp.log(_CONSPICUOUS * noise), xp.sqrt(values), 1.0)
@@ -136,18 +137,6 @@ def _covariance(centered: Rows) -> AnyArray:
     """Of weighted, centered rows, with a little of the identity, which a population of a few cannot do without."""
     xp = namespace(centered)
     return centered.T @ centered + _RIDGE * xp.eye(centered.shape[1], dtype=centered.dtype)
-
-
-def _geometric_mean(a: AnyArray, b: AnyArray) -> AnyArray:
-    """The symmetric S with `S b S = a`."""
-    xp = namespace(a, b)
-
-    def root(matrix: Any, power: float) -> Any:
-        values, vectors = xp.linalg.eigh(matrix)
-        return (vectors * values**power) @ vectors.T
-
-    half, inverse = root(b, 0.5), root(b, -0.5)
-    return inverse @ root(half @ a @ half, 0.5) @ inverse
 
 
 class LeapfrogParams(NamedTuple):

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import quiet
+from ..numerics import geometric_mean
 from ..remarks import Refusal
 from .components import Component
 from .maps import TriangularMap
@@ -53,8 +54,9 @@ def fit_reference(positions: Any, scores: Any = None) -> Fit:
     if scores is not None and np.isfinite(scores).all():
         g = np.asarray(scores, float)
         try:
-            matrix = _geometric_mean(matrix, np.linalg.inv(_covariance(g)))
-            mean = mean + matrix @ np.mean(g, axis=0)
+            shape = geometric_mean(matrix, np.linalg.inv(_covariance(g)))
+            if np.isfinite(shape).all():
+                mean, matrix = mean + shape @ np.mean(g, axis=0), shape
         except np.linalg.LinAlgError:
             pass  # scores that span no space (a linear or flat target) say nothing about its shape
     try:
@@ -99,17 +101,6 @@ def _covariance(x: HostRows) -> Matrix:
     covariance = np.atleast_2d(np.cov(x.T))
     share = max(0.0, 3 * x.shape[1] / x.shape[0] - 1)
     return (1 - share) * covariance + share * np.diag(np.diag(covariance))
-
-
-def _geometric_mean(a: Matrix, b: Matrix) -> Matrix:
-    """The symmetric matrix S with `S inv(b) S = a`."""
-    factor = np.linalg.cholesky(b)
-    inner = factor.T @ np.linalg.solve(b, np.linalg.solve(b, a).T).T @ factor
-    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
-    if values.min() <= 0:
-        raise np.linalg.LinAlgError("not positive definite")
-    mean = factor @ (vectors * np.sqrt(values)) @ vectors.T @ factor.T
-    return 0.5 * (mean + mean.T)
 
 
 def degrees_of_freedom(white: HostRows) -> float:

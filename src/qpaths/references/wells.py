@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float
 from ..arrays import logsumexp, quiet
 from ..evaluation import AbstractEvaluator
 from .components import Component, Wells
-from .fitting import degrees_of_freedom
+from .fitting import fit_reference
 from .maps import TriangularMap
 
 _NUM_SCANS, _NUM_COARSE, _NUM_POINTS, _MARGIN = 6, 64, 96, 0.1
@@ -172,17 +172,18 @@ def _fit_mixtures(noise: Grid, mass: Grid) -> Wells:
 def _with_others(others: Draws, num_wells: int) -> tuple[Any, Any, float]:
     """Coefficients of a linear map, log scales and degrees of freedom for standardized draws of the other coordinates.
 
-    Where draws are few, the scales of the scans, and no coefficients.
+    Where draws are few or nothing can be fitted to them, the scales of the scans, and no coefficients.
     """
     num, num_others = others.shape
     dimension = num_wells + num_others
-    df, means, log_scales = _DF, None, np.zeros(dimension)
-    if num_others and num > _PER_DIMENSION * num_others:
-        factor = np.linalg.cholesky(np.atleast_2d(np.cov(others.T)))
-        diagonal = np.diag(factor)
-        means = np.zeros((dimension, dimension))
-        means[num_wells:, num_wells:] = np.tril(np.eye(num_others) - np.linalg.inv(factor / diagonal), -1)
-        df = degrees_of_freedom(np.linalg.solve(factor, (others - others.mean(axis=0)).T).T)
-        log_scales[num_wells:] = np.log(diagonal)
-    log_scales[num_wells:] += 0.5 * np.log((df - 2) / df)
-    return means, log_scales, df
+    log_scales = np.zeros(dimension)
+    fitted = fit_reference(others).fitted if num_others and num > _PER_DIMENSION * num_others else None
+    if fitted is None:
+        log_scales[num_wells:] = 0.5 * np.log((_DF - 2) / _DF)
+        return None, log_scales, _DF
+    factor = np.asarray(fitted.map.factor)
+    diagonal = np.diag(factor)
+    means = np.zeros((dimension, dimension))
+    means[num_wells:, num_wells:] = np.tril(np.eye(num_others) - np.linalg.inv(factor / diagonal), -1)
+    log_scales[num_wells:] = np.log(diagonal)
+    return means, log_scales, fitted.df
