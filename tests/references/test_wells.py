@@ -115,3 +115,12 @@ def test_a_wide_gap_in_the_tail_has_hardly_any_mass():
     mass = masses(-0.5 * points**2, points)
     np.testing.assert_allclose(mass[30:60].sum(), 0.4987, rtol=0.01)  # from 0 to 3
     assert mass[60] < 1e-3
+
+
+def test_scans_in_parts_are_the_same(monkeypatch):
+    """In many dimensions all points together would not fit into memory."""
+    one, rng = evaluator(wells_and_others, 4), np.random.default_rng(7)
+    through, points = rng.standard_normal((2, 4)), np.sort(rng.standard_normal((4, 10)), axis=1)
+    whole = scan(one, through, points)
+    monkeypatch.setattr("qpaths.references.wells._MOST_NUMBERS", 1)
+    np.testing.assert_allclose(scan(one, through, points), whole, rtol=1e-12)

@@ -29,6 +29,8 @@ _DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
 """Nats by which the density falls between two modes, the least mass of a mode, and the points it must spread over."""
 _NUM_PARTS, _NUM_EM, _WIDER = 6, 200, 1.02
 """Parts of a mixture, steps of their fit, and by how much they are widened."""
+_MOST_NUMBERS = 2**22
+"""Of all points that are evaluated together."""
 _DF = 30.0
 _PER_DIMENSION = 10
 """Draws for each dimension from which on the correlations of the other coordinates are fitted."""
@@ -43,6 +45,7 @@ def num_scanned(dimension: int) -> int:
     return _NUM_SCANS * (_NUM_COARSE + _NUM_POINTS) * dimension
 
 
+@quiet()
 def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlated: bool) -> Component | None:
     """Mixtures for the coordinates that have several modes, Student-t noise for the others.
 
@@ -98,14 +101,21 @@ def _where_mass_is(points: Grid, log_density: Grid) -> Float[np.ndarray, "_ _"]:
 @quiet()
 def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any = None) -> Scans:
     """Log density of each coordinate at its points, even or not, given the other coordinates of some draws."""
-    coordinates = np.arange(through.shape[1]) if coordinates is None else coordinates
+    coordinates = np.arange(through.shape[1]) if coordinates is None else np.asarray(coordinates)
+    num_together = max(1, _MOST_NUMBERS // (len(through) * points.shape[1] * through.shape[1]))
+    starts = range(0, len(coordinates), num_together)
+    parts = [_values(evaluator, through, points, coordinates[i : i + num_together]) for i in starts]
+    each = np.nan_to_num(np.concatenate(parts, axis=1), nan=-np.inf)
+    return np.nan_to_num(each - logsumexp(each + np.log(_widths(points[coordinates])), keepdims=True), nan=-np.inf)
+
+
+def _values(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
+    """Log target of draws with one coordinate at each of its points."""
     shape = (len(through), len(coordinates), points.shape[1])
     rows = np.broadcast_to(through[:, None, None], (*shape, through.shape[1])).copy()
     for number, j in enumerate(coordinates):
         rows[:, number, :, j] = points[j]
-    log_target = np.asarray(evaluator.values(rows.reshape(-1, rows.shape[-1])).log_target, float)
-    each = np.nan_to_num(log_target, nan=-np.inf).reshape(shape)
-    return np.nan_to_num(each - logsumexp(each + np.log(_widths(points[coordinates])), keepdims=True), nan=-np.inf)
+    return np.asarray(evaluator.values(rows.reshape(-1, rows.shape[-1])).log_target, float).reshape(shape)
 
 
 def _widths(points: Grid) -> Grid:
