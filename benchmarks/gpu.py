@@ -9,8 +9,11 @@ after a warm-up, median of some rounds; one that fails is reported and the rest 
 """
 
 import argparse
+import collections
+import gzip
 import json
 import statistics
+import tempfile
 import time
 import traceback
 from pathlib import Path
@@ -167,7 +170,37 @@ def guided(benchmark):
         benchmark.bounds_of(name, precision, guide)
 
 
-SECTIONS = {"plain": plain, "guided": guided, "pytorch": lambda benchmark: benchmark.pytorch()}
+def profiled(benchmark):
+    """What the kernels of the device take in one transition of all chains: geometric path, TF32, bfloat16 guide."""
+    arguments = benchmark.arguments
+    algorithm = qp.AIS(arguments.chains, qp.LinearSchedule(arguments.distributions), KERNEL)
+    problem = DecoderProblem(benchmark.decoder, guide=low_precision(benchmark.decoder))
+
+    def run():
+        with jax.default_matmul_precision("tensorfloat32"):
+            return jax.block_until_ready(evaluate_lower(problem, benchmark.x, algorithm, key=jax.random.key(2)).forward)
+
+    run()
+    with tempfile.TemporaryDirectory() as folder:
+        with jax.profiler.trace(folder):
+            start = time.perf_counter()
+            run()
+            seconds = time.perf_counter() - start
+        events = json.loads(gzip.open(next(Path(folder).rglob("*.trace.json.gz"))).read())["traceEvents"]
+    device = {event["pid"] for event in events if event.get("name") == "process_name" and "GPU" in event["args"]["name"]}
+    spent, calls = collections.Counter(), collections.Counter()
+    for event in events:
+        if event.get("ph") == "X" and event["pid"] in device and "hlo_op" in event.get("args", {}):
+            spent[event["name"]] += event["dur"]
+            calls[event["name"]] += 1
+    transitions = arguments.distributions - 1
+    print(f"\none transition of all chains: {seconds / transitions * 1e6:.0f} us, in kernels {spent.total() / transitions:.0f}")
+    print("\n| kernel | us in a transition | calls in a transition |\n|---|---|---|")
+    for name, microseconds in spent.most_common(25):
+        print(f"| `{name[:90]}` | {microseconds / transitions:.1f} | {calls[name] / transitions:.1f} |")
+
+
+SECTIONS = {"plain": plain, "guided": guided, "profiled": profiled, "pytorch": lambda benchmark: benchmark.pytorch()}
 
 
 def parse():

@@ -13,6 +13,7 @@ from pathlib import Path
 PACKAGES = [
     "absl-py",
     "blackjax",
+    "cloudpickle",
     "equinox",
     "jaxtyping",
     "lazy-loader",
