@@ -186,15 +186,18 @@ def profiled(benchmark):
             start = time.perf_counter()
             run()
             seconds = time.perf_counter() - start
-        events = json.loads(gzip.open(next(Path(folder).rglob("*.trace.json.gz"))).read())["traceEvents"]
-    device = {event["pid"] for event in events if event.get("name") == "process_name" and "GPU" in event["args"]["name"]}
+        with gzip.open(next(Path(folder).rglob("*.trace.json.gz"))) as file:
+            events = json.load(file)["traceEvents"]
+    named = [event for event in events if event.get("name") == "process_name"]
+    device = {event["pid"] for event in named if "GPU" in event["args"]["name"]}
     spent, calls = collections.Counter(), collections.Counter()
     for event in events:
         if event.get("ph") == "X" and event["pid"] in device and "hlo_op" in event.get("args", {}):
             spent[event["name"]] += event["dur"]
             calls[event["name"]] += 1
     transitions = arguments.distributions - 1
-    print(f"\none transition of all chains: {seconds / transitions * 1e6:.0f} us, in kernels {spent.total() / transitions:.0f}")
+    whole, busy = seconds * 1e6 / transitions, spent.total() / transitions
+    print(f"\none transition of all chains: {whole:.0f} us, in kernels {busy:.0f}")
     print("\n| kernel | us in a transition | calls in a transition |\n|---|---|---|")
     for name, microseconds in spent.most_common(25):
         print(f"| `{name[:90]}` | {microseconds / transitions:.1f} | {calls[name] / transitions:.1f} |")

@@ -137,6 +137,10 @@ class Finding(Kind):
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
         "target was not reached, perhaps the neck of a funnel; reparameterize the model"
     )
+    NARROW = (
+        "the draws are narrower than the target in {where}, by {short:.1%} of its variance (mean virial): "
+        "tails or the neck of a funnel were not reached; reparameterize the model, or give a base with heavier tails"
+    )
     MISSED_MODE = (
         "the draws miss a mode or an end of the target along {coordinate}: {expected:.1%} of the mass belongs there, "
         "and {found:.1%} of the draws are there; give a larger budget, or a base that is closer to all modes"

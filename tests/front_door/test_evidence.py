@@ -301,10 +301,12 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
 
     assert of(draws).error == 0
     cut = of([rows[rows[:, 0] > -1.28] for rows in draws])
-    assert 0.1 < cut.error < 0.3
+    assert 0.1 < cut.imbalance < 0.3
+    assert cut.where == (0,)
+    assert 0.1 < cut.narrow < 0.4
     bounded = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.where(x[0] > -1.28, BASE.log_prob(x), -jnp.inf)))
     samples = np.stack([rows[rows[:, 0] > -1.28][:300] for rows in draws])
-    assert _with_draws(bounded, samples) == Balance(0.0, 1.0)
+    assert _with_draws(bounded, samples) == Balance()
 
 
 def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
@@ -322,6 +324,28 @@ def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
     assert of(first[:, :500]).error == 0
     ends = np.stack([row[row > -2][:500] for row in first])  # 16 % are missing
     assert 0.1 < of(ends).error < 0.6
+
+
+def test_virials_tell_that_tails_are_missing():
+    """Draws without both tails: scores balance, since the two sides are alike. Heavy tails alone are no finding."""
+    rng = np.random.default_rng(0)
+    path = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.sum(jax.scipy.stats.t.logpdf(x, 3.0))))
+
+    def of(num_missing):
+        draws = rng.standard_t(3, (16, 1000, 2))
+        outside = np.abs(draws[..., :num_missing]) > 4  # 2.8 % of the mass in each coordinate
+        draws[..., :num_missing] *= np.where(outside, 0.1, 1.0)
+        return _with_draws(path, draws)
+
+    assert of(0) == Balance()
+    one, both = of(1), of(2)
+    assert one.imbalance == 0
+    assert one.where == (0,)
+    assert 0.03 < one.error < 0.3
+    assert both.where == (0, 1)
+    assert 0.06 < both.error < 0.6
+    wide = 1.5 * rng.standard_t(3, (16, 1000, 2))
+    assert _with_draws(path, wide).narrow == 0
 
 
 @pytest.mark.parametrize("num_steps", [1, 5])

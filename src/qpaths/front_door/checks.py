@@ -11,49 +11,68 @@ from ..numerics import log_mean_exp
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
-_UNBALANCED = 1e-5
-"""Probability of noise below which scores are said not to balance."""
+_UNBALANCED, _NARROW = 1e-5, 1e-4
+"""Probabilities of noise below which scores are said not to balance, and draws to be narrower than the target."""
 NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
 
 
 class Balance(NamedTuple):
-    """Whether the target's scores balance over the draws, as they do over draws from all of the target."""
+    """Whether means that are zero over draws from all of the target are zero over these draws."""
 
-    imbalance: float
+    imbalance: float = 0.0
     """Length of the mean score in units of the draws' own spread, less what noise makes of it."""
-    probability: float
-    """With which noise alone would make the most conspicuous coordinate of the mean so large."""
+    narrow: float = 0.0
+    """By which share of its variance a coordinate falls short of the target, less noise; or all of them, added up."""
+    where: tuple[int, ...] = ()
+    """The coordinates that are narrow; none where only the sum of all is."""
 
     @property
     def error(self) -> float:
-        """What it adds to the standard error: nothing unless it is beyond noise.
+        """What it adds to the standard error.
 
-        Suppose that draws of a normal distribution miss a share p of its mass on one side. Their mean score is then p
-        to 2 p in such units, and the log evidence is off by p or a little more.
+        Suppose that draws of a normal distribution miss a share p of its mass on one side. In these units their mean
+        score is then p to 2 p, their variance falls short by 2 p to 6 p, and the log evidence is off by p or a little
+        more.
         """
-        return self.imbalance if self.probability < _UNBALANCED else 0.0
+        return float(np.hypot(self.imbalance, self.narrow))
 
 
 def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
-    """Whether the target's score averages to zero over all draws, as it does for a target without hard bounds (Stein).
+    """Whether scores and virials average to zero over all draws, as they do for a target without hard bounds (Stein).
 
-    Draws that end where the target does not (before the neck of a funnel, say) leave it open at that end, even if every
-    run ends there. The noise is what the means of the islands show.
+    Draws that end where the target does not (before the neck of a funnel, say) leave the score open at that end, even
+    if every run ends there. A virial, `x score + 1`, is one less the variance of the draws over that of the target for
+    a normal one: it shows tails and necks that are missing. The noise is what the means of the islands show.
     """
     from scipy.special import stdtr
 
     found = islands.identities
     if not found.scores.size or not np.isfinite(found.scores).all() or _is_bounded(evaluator, islands):
-        return Balance(0.0, 1.0)
+        return Balance()
     # Weighted by the evidence of each island: a mean for each by itself would be biased by its own noise.
     share = np.exp(islands.log_evidence - log_mean_exp(islands.log_evidence))[:, None]
-    mean, noise, freedom = _intercept(*(share * values for values in (found.scores, found.virials, found.controlled)))
+    scores, virials, controlled = (share * values for values in (found.scores, found.virials, found.controlled))
+    mean, noise, freedom = _intercept(scores, virials, controlled)
     variance = np.mean(share * found.variances, axis=0)
     tail = 2 * stdtr(freedom, -np.abs(mean) / np.maximum(noise, 1e-300))
     worst = int(np.argmin(tail))
     imbalance = float(variance[worst] * max(mean[worst] ** 2 - noise[worst] ** 2, 0.0)) ** 0.5
-    return Balance(imbalance, min(1.0, float(tail[worst]) * tail.size))
+    balanced = tail[worst] * tail.size > _UNBALANCED
+    return Balance(0.0 if balanced else imbalance, *_narrowness(virials))
+
+
+def _narrowness(virials: Float[np.ndarray, "runs d"]) -> tuple[float, tuple[int, ...]]:
+    """The largest virial above noise, of a coordinate or of the sum of all, and which coordinates have one."""
+    from scipy.special import stdtr
+
+    num, dimension = virials.shape
+    tested = np.column_stack([virials, np.sum(virials, axis=1)])
+    mean, noise = np.mean(tested, axis=0), np.std(tested, axis=0, ddof=1) / num**0.5
+    tail = 2 * stdtr(num - 1, -mean / np.maximum(noise, 1e-300))
+    tail[:-1] *= dimension  # the coordinates are one family of tests, and the sum is another
+    beyond = np.where(tail < _NARROW, np.sqrt(np.maximum(mean**2 - noise**2, 0.0)), 0.0)
+    return float(np.max(beyond)), tuple(int(i) for i in np.flatnonzero(beyond[:-1]))
 
 
 def _intercept(

@@ -32,6 +32,7 @@ from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
 from .missed import Missed, missed_modes
+from .sampler import coordinate_names
 
 _BLIND_STEPS = 10
 """Random-walk moves at each beta where there is no gradient."""
@@ -179,9 +180,9 @@ def evidence(
                 bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
                 chosen += (bounds,)
             islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
-        scores = Balance(0.0, 1.0)
+        balanced = Balance()
         if kernel.with_slopes:
-            scores = balance(evaluator, islands)
+            balanced = balance(evaluator, islands)
             extra += Cost(target=NUM_PROBES)
         try:
             left = limits.budget - (spent + extra).total
@@ -189,7 +190,7 @@ def evidence(
             extra += Cost(target=num)
         except (KeyboardInterrupt, LostWorkersError):
             missed, stopped = Missed(), limits.interrupted(spent, state.recipe.num_evaluations)
-    found = findings(islands, state.recipe, scores, missed)
+    found = findings(islands, state.recipe, balanced, missed, coordinate_names(evaluator.layout))
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
@@ -197,7 +198,8 @@ def evidence(
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    result = islands.result(state.recipe.betas, math.hypot(scores.error, missed.error), spent + extra, status, verdict)
+    extra_error = math.hypot(balanced.error, missed.error)
+    result = islands.result(state.recipe.betas, extra_error, spent + extra, status, verdict)
     return with_names(result, model, data)
 
 

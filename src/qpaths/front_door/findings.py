@@ -10,6 +10,7 @@ from ..recipe import Recipe
 from ..remarks import Finding, Remark
 from .checks import Balance
 from .missed import Missed
+from .sampler import listed
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
@@ -19,11 +20,14 @@ _MOST_ERROR, _FEWEST = 0.5, 100
 """A standard error and an effective sample size beyond which no answer is called sound."""
 
 
-def findings(islands: Islands, recipe: Recipe, scores: Balance, missed: Missed) -> list[Remark]:
-    """All findings about a run with a recipe, those of its pilots included."""
-    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, math.hypot(scores.error, missed.error))]
-    if scores.error > 0:
-        found.append(Finding.SCORES(imbalance=scores.imbalance))
+def findings(islands: Islands, recipe: Recipe, balance: Balance, missed: Missed, names: list[str]) -> list[Remark]:
+    """All findings about a run with a recipe, those of its pilots included; `names` are those of the coordinates."""
+    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, math.hypot(balance.error, missed.error))]
+    if balance.imbalance > 0:
+        found.append(Finding.SCORES(imbalance=balance.imbalance))
+    if balance.narrow > 0:
+        where = listed(balance.where, names) or "all coordinates together"
+        found.append(Finding.NARROW(where=where, short=balance.narrow))
     if missed.error > 0:
         found.append(Finding.MISSED_MODE(**missed._asdict()))
     betas = islands.stats["beta"][0]
