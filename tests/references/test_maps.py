@@ -9,9 +9,11 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
+from qpaths.references.composed import ComposedMap
 from qpaths.references.coordinates import MappedEvaluator
 from qpaths.references.drivers import Modulation
 from qpaths.references.maps import TriangularMap
+from qpaths.references.pulled import PulledMap, fit_pulls
 from qpaths.references.reference import Reference
 
 DIMENSION = 5
@@ -57,7 +59,17 @@ def diagonal():
     return TriangularMap.diagonal(rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION))
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal])
+def pulled():
+    """Data pull three of the coordinates."""
+    rng = np.random.default_rng(5)
+    return PulledMap.of(curved(), rng.standard_normal(DIMENSION), np.array([0.0, 2.0, 0.3, 0.0, 9.0]))
+
+
+def composed():
+    return ComposedMap(curved(), pulled())
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed])
 
 
 @MAPS
@@ -184,3 +196,25 @@ def test_runs_in_the_coordinates_of_a_map_are_unbiased(key):
     ]
     ratios = np.exp(np.array(estimates) - truth)
     assert abs(ratios.mean() - 1) < 5 * ratios.std(ddof=1) / 12**0.5 < 0.5
+
+
+def test_pulls_are_those_of_normal_data():
+    """Posterior draws of a model with local scales: the fit finds the data and their precisions."""
+    rng = np.random.default_rng(0)
+    log_scale = rng.standard_normal((4000, 1)) * 2
+    slopes = np.zeros((3, 3))
+    slopes[1:, 0] = 2.0
+    prior = TriangularMap.of(np.zeros(3), np.array([2.0, 1.0, 1.0]), np.arange(3), None, np.zeros(3), None, slopes)
+    data, precision = np.array([3.0, -1.0]), np.array([4.0, 0.5])
+    variance = 1 / (np.exp(-2 * log_scale) + precision)
+    normal = rng.standard_normal((4000, 2))
+    draws = np.column_stack([log_scale, variance * precision * data + variance**0.5 * normal])
+    found = fit_pulls(prior, draws)
+    assert found.precisions[0] == 0
+    np.testing.assert_allclose(found.places[1:], data, atol=0.15)
+    np.testing.assert_allclose(found.precisions[1:], precision, rtol=0.3)
+    noise = found.to_noise(draws)[0]
+    np.testing.assert_allclose(noise[:, 1:], normal, atol=0.4)
+    of_prior = np.column_stack([log_scale, np.exp(log_scale) * normal])
+    assert fit_pulls(prior, of_prior) is None
+    assert fit_pulls(linear(), draws[:, [0, 1, 2, 1, 2]]) is None

@@ -1,11 +1,14 @@
 """Where to anneal from: the right candidate on targets of each kind, and the mass that it finds."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
+from qpaths.references.composed import ComposedMap
+from qpaths.references.pulled import PulledMap
 from qpaths.remarks import Refusal, Shape
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
@@ -50,6 +53,45 @@ def test_wells_in_every_coordinate_are_found_by_scans_and_survive_a_file():
     notes, arrays = _reference_notes(reference), _reference_arrays(reference)
     again = _reference(notes, arrays, reference.inner, reference.layout)
     x = np.random.default_rng(0).standard_normal((5, 14))
+    np.testing.assert_array_equal(
+        again.components[0].log_prob_and_slope(x)[0], reference.components[0].log_prob_and_slope(x)[0]
+    )
+
+
+def local_scales(data):
+    """Normal means whose scales are unknown, each by itself: log scales are standard normal."""
+    num = len(data)
+
+    def log_prior(x):
+        return jnp.sum(norm.logpdf(x[:num])) + jnp.sum(norm.logpdf(x[num:], scale=jnp.exp(2 * x[:num])))
+
+    def sample(key):
+        first, second = jax.random.normal(key, (2, num))
+        return jnp.concatenate([first, jnp.exp(2 * first) * second])
+
+    target = qp.Density(lambda x: log_prior(x) + jnp.sum(norm.logpdf(x[num:], data)))
+    path = qp.GeometricPath(qp.Density(log_prior, sample), target)
+    grid = np.linspace(-8, 8, 4001)
+    spread = np.hypot(1, np.exp(2 * grid))
+    each = [np.sum(norm.pdf(grid) * norm.pdf(y, scale=spread)) * 0.004 for y in data]
+    return path, float(np.sum(np.log(each)))
+
+
+def test_map_of_the_prior_leads_to_a_fit_with_all_necks():
+    """Each mean has a funnel of its own. In coordinates that are not centered, and pulled to the data, none is left."""
+    data = np.array([0.1, -0.7, 3.0, 6.0])
+    path, truth = local_scales(data)
+    choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((2,)), 250_000.0)
+    assert Source.PRIOR in [attempt.source for attempt in choice.attempts if attempt.refusal is None]
+    assert choice.used.source is Source.REFINED
+    assert choice.pilot.barrier < 1.2
+    value, error = choice.pilot.mass
+    assert abs(value - truth) < 4 * error < 0.3
+    reference = choice.path.base
+    assert isinstance(reference.components[0].map, ComposedMap)
+    assert isinstance(reference.components[0].map.outer, PulledMap)
+    again = _reference(_reference_notes(reference), _reference_arrays(reference), reference.inner, reference.layout)
+    x = np.random.default_rng(0).standard_normal((5, 8))
     np.testing.assert_array_equal(
         again.components[0].log_prob_and_slope(x)[0], reference.components[0].log_prob_and_slope(x)[0]
     )

@@ -11,6 +11,7 @@ from .._modules import Module
 from .._types import AnyArray, Rows, Vector
 from ..arrays import logsumexp, namespace
 from ..remarks import Shape
+from .composed import AnyMap
 from .maps import TriangularMap
 
 _HEAVY = 4.0
@@ -58,7 +59,7 @@ class Component(Module):
     """
 
     df: float = eqx.field(static=True)
-    map: TriangularMap
+    map: AnyMap
     wells: Wells | None = None
 
     @staticmethod

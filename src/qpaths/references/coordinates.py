@@ -12,7 +12,7 @@ import jax
 from .._types import Point, Rows, Vector
 from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import AbstractPath, EndpointValues
-from .maps import TriangularMap
+from .composed import AnyMap
 
 
 @jax.tree_util.register_dataclass
@@ -21,7 +21,7 @@ class MappedLayout:
     """A layout whose flat vectors are noise; points are those of the inner layout."""
 
     inner: Layout = dataclasses.field(metadata={"static": True})
-    map: TriangularMap
+    map: AnyMap
 
     @property
     def dimension(self) -> int:
@@ -47,7 +47,7 @@ class MappedEvaluator(AbstractEvaluator):
 
     inner: Any
     """An evaluator; JAX puts other things in its place where it takes the tree apart."""
-    map: TriangularMap
+    map: AnyMap
 
     @property
     def path(self) -> AbstractPath[Any]:  # type: ignore[override]

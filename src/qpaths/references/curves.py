@@ -14,8 +14,10 @@ from jaxtyping import Float, Int
 from ..arrays import one_thread, quiet
 from ..remarks import Refusal
 from .components import Component
+from .composed import ComposedMap
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
 from .maps import TriangularMap
+from .pulled import fit_pulls
 from .regression import least_squares, mean_and_log_scale
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
@@ -26,6 +28,10 @@ _MOST_TERMS = 6
 """Of each kind for one coordinate."""
 _GAIN = 0.05
 """Nats per draw, on draws that were left out, for which a curved map is preferred to a linear one."""
+_MOST_GAIN = 10.0
+"""Nats by which a single draw may speak for a term, or against it."""
+_OUTER = 0.02
+"""Share of the draws on either side that are pulled in before a mean is taken away."""
 _LARGEST = 250
 """Dimensions up to which curves are looked for."""
 
@@ -66,6 +72,26 @@ def fit_map(positions: Any, scores: Any = None) -> Fit:
             return Fit(None, Refusal.SEVERAL_GROUPS) if linear.fitted is None else linear
         df = float(np.clip(degrees_of_freedom(noise), _HEAVIEST, _LIGHTEST))
         return Fit(Component(df, _shrunk(curved, ((df - 2) / df) ** 0.5)), None)
+
+
+def best_fit(positions: Any, scores: Any, of_base: TriangularMap) -> Fit:
+    """The most likely of three maps of draws: fitted as they are, or after a map of the base, with pulls or without."""
+    x = np.asarray(positions, float)
+    plain = fit_map(x, scores)
+    fits = [] if plain.fitted is None else [plain.fitted]
+    with one_thread(), quiet():
+        for outer in (of_base, fit_pulls(of_base, x)):
+            if outer is None:
+                continue
+            middle, _ = outer.to_noise(x)
+            slopes = None if scores is None else outer.slopes_of_noise(x, middle, [np.asarray(scores, float)])[0]
+            found = fit_map(middle, slopes).fitted
+            if found is not None:
+                inner: Any = found.map
+                fits.append(Component(found.df, ComposedMap(inner, outer)))
+        if not fits:
+            return plain
+        return Fit(max(fits, key=lambda fitted: float(np.mean(fitted.log_prob_and_slope(x)[0]))), None)
 
 
 def _shrunk(fitted: TriangularMap, factor: float) -> TriangularMap:
@@ -171,7 +197,7 @@ def _admitted(v: HostRows) -> tuple[list[_Terms], float]:
         plain = _left_out(v, j, _NONE, half)
         best, best_gain = _NONE, 0.0
         for option in sets.values():
-            gains = _left_out(v, j, option, half) - plain
+            gains = np.clip(_left_out(v, j, option, half) - plain, -_MOST_GAIN, _MOST_GAIN)
             gain, noise = float(np.mean(gains)), float(np.std(gains)) / len(gains) ** 0.5
             if np.isfinite(gain) and gain > max(best_gain, 2 * noise):
                 best, best_gain = option, gain
@@ -182,7 +208,8 @@ def _admitted(v: HostRows) -> tuple[list[_Terms], float]:
 
 def _tried(before: HostRows, own: Float[np.ndarray, " n"]) -> _Terms:
     """Earlier coordinates whose squares go with the residual, or which go with the log of its size."""
-    found = _fit(before, own, _NONE)
+    # A few draws far out, as in the prior of a scale with a heavy tail, must not decide about the mean.
+    found = _fit(before, np.clip(own, *np.quantile(own, [_OUTER, 1 - _OUTER])), _NONE)
     residual = (own - found.intercept - before @ found.mean)[:, None]
     size = np.log(np.abs(residual) + 1e-12)
     of_means, of_scales = _correlations(residual, _without_linear(before)), _correlations(size, before)

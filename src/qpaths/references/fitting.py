@@ -91,7 +91,8 @@ def fit_in_noise(component: Component, noise: HostRows, scores: HostRows) -> Fit
     mean = component.map.to_points(center[None])[0][0]
     df = max(_LIGHTEST, float(len(mean)))
     scale = np.sqrt(squared * (df - 2) / df)
-    factor = component.map.factor * scale
+    linear: Any = component.map
+    factor = linear.factor * scale
     fitted = TriangularMap.diagonal(mean, factor) if factor.ndim == 1 else TriangularMap.linear(mean, factor)
     return Fit(Component(df, fitted), None)
 

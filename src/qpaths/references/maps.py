@@ -22,7 +22,7 @@ from .._types import AnyArray, Rows, Vector
 from ..arrays import namespace
 from .drivers import Back, Modulation
 
-_CLIP = 12.0
+CLIP = 12.0
 """Standard deviations beyond which a coordinate bends the later ones no further."""
 
 
@@ -114,12 +114,12 @@ class TriangularMap(Module):
         """Points at some noise, and the log determinant of their derivative by the noise."""
         xp = namespace(noise)
         v, scales, features = xp.zeros_like(noise), xp.zeros_like(noise), None
-        for start, end in _pairs(self.ends):
+        for start, end in pairs(self.ends):
             before, own = v[:, :start], slice(start, end)
             features = self._features(before) if features is None else features
             log_scales = self._log_scales(before, features, own)
             right = self._means(before, features, own) + xp.exp(log_scales) * noise[:, own]
-            v, scales = _put(v, own, self._within(right, own)), _put(scales, own, log_scales)
+            v, scales = put(v, own, self.within(right, own)), put(scales, own, log_scales)
         positions = self.center + self.scale * v[:, xp.argsort(self.order)]
         if self.rotation is not None:
             positions = positions @ self.rotation.T
@@ -132,7 +132,7 @@ class TriangularMap(Module):
         features = self._features(v)
         pulled = noise_slope * xp.exp(-self._log_scales(v, features))
         slope = pulled if self.means is None else pulled - pulled @ self.means
-        bent, inside = _bent(v), xp.abs(v) < _CLIP
+        bent, inside = _bent(v), xp.abs(v) < CLIP
         if self.squares is not None:
             slope = slope - xp.where(inside, 2 * bent * (pulled @ self.squares), 0.0)
         if self.slopes is not None:
@@ -150,7 +150,7 @@ class TriangularMap(Module):
         """
         xp = namespace(positions)
         v = self.standardized(positions)
-        bent, inside = _bent(v), xp.abs(v) < _CLIP
+        bent, inside = _bent(v), xp.abs(v) < CLIP
         features = self._features(v)
         scales = xp.broadcast_to(xp.exp(self._log_scales(v, features)), v.shape)
         volume = 0.0 if self.slopes is None else xp.where(inside, xp.sum(self.slopes, axis=0), 0.0)
@@ -176,7 +176,7 @@ class TriangularMap(Module):
         xp = namespace(right)
         bent, inside, scales, modulated = at
         solved = xp.zeros_like(right)
-        for start, end in reversed(list(_pairs(self.ends))):
+        for start, end in reversed(list(pairs(self.ends))):
             own, late = slice(start, end), slice(end, None)
             rest = right[:, own]
             if end < self.dimension:
@@ -193,7 +193,7 @@ class TriangularMap(Module):
                 if modulated is not None:
                     rest = rest + self._modulated_back(modulated, pulled, found * noise[:, late], own, late)
             rest = rest if self.inverse is None else rest @ self.inverse[own, own]
-            solved = _put(solved, own, scales[:, own] * rest)
+            solved = put(solved, own, scales[:, own] * rest)
         return solved
 
     def _modulated_back(self, at: Back, pulled: Any, of_scales: Any, own: slice, late: slice) -> Any:
@@ -214,7 +214,7 @@ class TriangularMap(Module):
     def _rotated(self, rows: Rows) -> Rows:
         return rows if self.rotation is None else rows @ self.rotation
 
-    def _within(self, right: Any, own: slice) -> Any:
+    def within(self, right: Any, own: slice) -> Any:
         """Solve for the coordinates of a block, which depend on each other linearly."""
         return right if self.inverse is None else right @ self.inverse[own, own].T
 
@@ -238,6 +238,10 @@ class TriangularMap(Module):
             log_scales = log_scales + _bent(v) @ self.slopes[own, : v.shape[1]].T
         return log_scales if features is None else log_scales + features @ self.modulation.widths[own].T  # type: ignore[union-attr]
 
+    def means_and_log_scales(self, v: Any, own: slice = slice(None)) -> tuple[Any, Any]:
+        """Of some coordinates, given the first ones, standardized, as many as `v` has; for maps without drivers."""
+        return self._means(v, None, own), self._log_scales(v, None, own)
+
     def _log_volume(self, log_scales: Any, v: Rows) -> Vector:
         xp = namespace(self.scale, v)
         volume = xp.sum(log_scales, axis=-1) + xp.sum(xp.log(self.scale))
@@ -245,18 +249,18 @@ class TriangularMap(Module):
 
 
 def _bent(v: Any) -> Any:
-    return namespace(v).clip(v, -_CLIP, _CLIP)
+    return namespace(v).clip(v, -CLIP, CLIP)
 
 
 def _inverse_of_blocks(means: np.ndarray, ends: tuple[int, ...]) -> np.ndarray:
     """Of `1 - means`, block by block."""
     inverse = np.zeros_like(means)
-    for start, end in _pairs(ends):
+    for start, end in pairs(ends):
         inverse[start:end, start:end] = np.linalg.inv(np.eye(end - start) - means[start:end, start:end])
     return inverse
 
 
-def _put(rows: Any, own: slice, values: Any) -> Any:
+def put(rows: Any, own: slice, values: Any) -> Any:
     """Rows with other values in some columns: in place with NumPy, anew with JAX."""
     if isinstance(rows, np.ndarray):
         rows[:, own] = values
@@ -264,7 +268,8 @@ def _put(rows: Any, own: slice, values: Any) -> Any:
     return rows.at[:, own].set(values)
 
 
-def _pairs(ends: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+def pairs(ends: tuple[int, ...]) -> Iterator[tuple[int, int]]:
+    """First and last of each block."""
     return zip((0, *ends[:-1]), ends, strict=True)
 
 

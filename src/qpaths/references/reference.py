@@ -101,7 +101,8 @@ def least_covered(reference: Reference, evaluator: AbstractEvaluator, stream: An
     """
     far, near = stream.split(2)
     component = reference.components[0]
-    wide = component.map.center + 3 * (component.draw(near, _NUM_PROBED) - component.map.center)
+    linear: Any = component.map
+    wide = linear.center + 3 * (component.draw(near, _NUM_PROBED) - linear.center)
     positions = np.concatenate([np.asarray(evaluator.draw(far, _NUM_PROBED)), wide])
     values = evaluator.values(positions)
     weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]

@@ -191,7 +191,8 @@ def _with_others(others: Draws, num_wells: int) -> tuple[Any, Any, float]:
     if fitted is None:
         log_scales[num_wells:] = 0.5 * np.log((_DF - 2) / _DF)
         return None, log_scales, _DF
-    factor = np.asarray(fitted.map.factor)
+    linear: Any = fitted.map
+    factor = np.asarray(linear.factor)
     diagonal = np.diag(factor)
     means = np.zeros((dimension, dimension))
     means[num_wells:, num_wells:] = np.tril(np.eye(num_others) - np.linalg.inv(factor / diagonal), -1)

@@ -16,13 +16,13 @@ from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
 from ..references.conditional import conditional_design
-from ..references.curves import fit_map
-from ..references.fitting import Fit, fit_in_noise, has_groups
+from ..references.fitting import has_groups
 from ..references.reference import Reference, least_covered, share_outside
 from ..references.wells import fit_wells, num_scanned
-from ..remarks import Check, Refusal, Shape, Source
+from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, Choice, can_map, from_base, less_mass, neck
+from .fits import fit_to_pilot, map_of_base
 from .pilot import Pilot, run_pilot
 from .weighted import GOOD, POOREST, weighted_fit, weights_alone
 
@@ -39,8 +39,6 @@ _LONGEST, _SETTLED = 1.1, 0.85
 _GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
 """By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
 share of what is left that their moves may cost."""
-_FEWEST_PER_DIMENSION = 5
-"""Draws below which a covariance is not fitted to them where the curvature is known."""
 _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 """Of the short run from the base that looks for modes which ascents have missed: particles, and share of what pilots
 may cost."""
@@ -73,6 +71,7 @@ class _Search:
         self.check: Check | None = None
         self.settled = False
         self.drivers: tuple[int, ...] = ()
+        self.base_map: Any = None
         self.num_pilots = 0
 
     @property
@@ -155,9 +154,17 @@ class _Search:
         return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
 
     def _by_pilot(self) -> _Found:
+        if (found := self._by_map_of_base()) is not None:
+            return found
         first = self._pilot(self.path, self.num_particles, 0.75 * self.left)
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
+
+    def _by_map_of_base(self) -> _Found | None:
+        """The path from a map of the base, in whose coordinates the base is plain; None where it has no use for one."""
+        component = map_of_base(self.evaluator, self.stream.fold(500)) if can_map(self.kernel) else None
+        self.base_map = None if component is None else component.map
+        return None if component is None else self._try(Source.PRIOR, (component,), np.ones(1))
 
     def _by_scans(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """The path from mixtures in single coordinates, where some have several modes and it is shorter."""
@@ -205,7 +212,7 @@ class _Search:
             source = Source.REFINED if isinstance(path.base, Reference) else Source.PILOT
             if not self._is_worth_it(path, pilot):
                 break
-            fit = self._fit(path, pilot)
+            fit = fit_to_pilot(path.base, pilot, self.base_map)
             if fit.fitted is None:
                 self.attempts.append(Attempt(source, fit.refusal))
                 break
@@ -232,17 +239,9 @@ class _Search:
                 stream = self.stream.fold(300 + self.num_pilots)
                 if weights_alone(path, self.kernel, stream, _NUM_WEIGHTED) > _FINE:
                     return False
-        return self.left > 1.2 * pilot.cost.total * (1.0 if isinstance(base, Reference) else 0.5)
-
-    def _fit(self, path: AbstractPath[Any], pilot: Pilot) -> Fit:
-        """To the draws of a pilot; where they are few for the dimension, one scale for each coordinate of its map."""
-        base, particles = path.base, pilot.state.particles
-        is_linear = isinstance(base, Reference) and base.is_mapped and base.components[0].shape is Shape.STUDENT
-        few = particles.position.shape[0] < _FEWEST_PER_DIMENSION * self.evaluator.dimension
-        if not few or not is_linear or particles.slopes is None:
-            return fit_map(*pilot.draws)
-        scores = pilot.annealing.evaluator.score(1.0, particles)
-        return fit_in_noise(base.components[0], particles.position, scores)  # type: ignore[attr-defined]
+        # From the base, or from a map of it, the path is long, and the next one will be much shorter.
+        is_fitted = isinstance(base, Reference) and base.components[0].map is not self.base_map
+        return self.left > 1.2 * pilot.cost.total * (1.0 if is_fitted else 0.5)
 
     def _try(
         self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None

@@ -9,8 +9,10 @@ from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
 from ..references.components import Component, Wells
+from ..references.composed import AnyMap, ComposedMap
 from ..references.drivers import Modulation
 from ..references.maps import TriangularMap
+from ..references.pulled import PulledMap
 from ..references.reference import Reference
 from ..remarks import Remark
 from ..schedules import FixedSchedule
@@ -72,18 +74,28 @@ def _reference_arrays(reference: Reference) -> dict[str, Any]:
     return {"shares": reference.shares, "maps": [_map_arrays(c.map) for c in components], "wells": wells}
 
 
-def _map_arrays(fitted: TriangularMap) -> dict[str, Any]:
+def _map_arrays(fitted: AnyMap) -> dict[str, Any]:
+    if isinstance(fitted, ComposedMap):
+        return {"inner": _map_arrays(fitted.inner), "outer": _map_arrays(fitted.outer)}
+    if isinstance(fitted, PulledMap):
+        data = {"places": fitted.places, "precisions": fitted.precisions}
+        return {"prior": _map_arrays(fitted.prior), **data}
     modulation = fitted.modulation
     terms = None if modulation is None else {name: getattr(modulation, name) for name in _MODULATION}
     return {**{name: getattr(fitted, name) for name in _TERMS}, "modulation": terms}
 
 
 def _reference(notes: dict[str, Any], arrays: dict[str, Any], base: Any, layout: Layout) -> Reference:
-    maps = [_map(**terms) for terms in arrays["maps"]]
+    maps = [_map(terms) for terms in arrays["maps"]]
     wells = [None if terms is None else Wells(**terms) for terms in arrays["wells"]]
     components = tuple(map(Component, notes["dfs"], maps, wells))
     return Reference(components, arrays["shares"], base, notes["share"], layout, notes["is_mapped"])
 
 
-def _map(modulation: dict[str, Any] | None, **terms: Any) -> TriangularMap:
-    return TriangularMap.of(**terms, modulation=None if modulation is None else Modulation(**modulation))
+def _map(terms: dict[str, Any]) -> Any:
+    if "inner" in terms:
+        return ComposedMap(_map(terms["inner"]), _map(terms["outer"]))
+    if "prior" in terms:
+        return PulledMap.of(_map(terms["prior"]), terms["places"], terms["precisions"])
+    modulation = terms["modulation"]
+    return TriangularMap.of(**(terms | {"modulation": None if modulation is None else Modulation(**modulation)}))
