@@ -238,5 +238,5 @@ EXPERIMENT = Experiment(
     claims=_claims,
     num_seeds=10,
     smoke_seeds=2,
-    version=4,
+    version=5,
 )
