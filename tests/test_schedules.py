@@ -7,6 +7,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.next_beta import next_beta
+from qpaths.schedules import step_length
 
 
 def test_betas():
@@ -155,3 +156,18 @@ def test_float32(xp, population):
     )
     assert beta.dtype == np.float32
     np.testing.assert_allclose(beta, _search(path, population, 0.0)[0], rtol=1e-3)
+
+
+@pytest.mark.parametrize("increments", [[1.0, -2.0, 0.5], [-900.0, -1.0, 800.0], [-np.inf, 0.0, 1.0]])
+def test_the_length_of_a_step_of_equal_particles(increments):
+    """The short way for weights that are all zero, against the long way for a common constant and under JAX."""
+    increments = np.array(increments)
+    found = step_length(np.zeros(3), increments)
+    np.testing.assert_allclose(found, step_length(np.full(3, 0.7), increments), rtol=1e-12)
+    np.testing.assert_allclose(found, step_length(jnp.zeros(3), jnp.asarray(increments)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("wrong", [-np.inf, np.nan])
+def test_a_step_off_the_support_is_infinitely_long(wrong):
+    for weights in (np.zeros(2), np.full(2, 0.7), jnp.zeros(2)):
+        assert step_length(weights, weights + wrong) == np.inf

@@ -237,12 +237,23 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
         0.8
     """
     xp = namespace(log_weights, increments)
+    if xp is np and not log_weights.any():  # as after resampling: one exponential instead of three
+        return _step_length_of_equals(increments)
     log_weights = log_weights - logsumexp(log_weights)
     # A particle that has no weight left does not count, whatever its ratio of zero to zero.
     increments = xp.where(log_weights == -xp.inf, 0.0, increments)
     first = logsumexp(log_weights + increments)
     second = logsumexp(log_weights + 2 * increments)
     return xp.sqrt(xp.where(first > -xp.inf, xp.maximum(second - 2 * first, 0.0), xp.inf))
+
+
+def _step_length_of_equals(increments: np.ndarray) -> np.float64:
+    """As `step_length`, for particles of equal weight."""
+    largest = np.max(increments)
+    if not np.isfinite(largest):
+        return np.float64(np.nan if largest == np.inf else np.inf)
+    ratios = np.exp(increments - largest)
+    return np.sqrt(np.maximum(np.log(ratios @ ratios * ratios.size) - 2 * np.log(np.sum(ratios)), 0.0))
 
 
 def respace(

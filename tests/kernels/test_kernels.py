@@ -15,6 +15,7 @@ from qpaths.annealing import Population
 from qpaths.arrays import HostStream, stream_of
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, evaluator_of
 from qpaths.kernels.base import Cloud, grouped
+from qpaths.kernels.factors import times
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.metropolis import Fitted
 from qpaths.testing import NoRejection, StaleBeta
@@ -232,8 +233,9 @@ def test_groups_of_particles_have_their_own_parameters(name, key):
     ]
     apart = jax.tree.map(lambda *leaves: np.concatenate(leaves), *halves)
     own = jax.tree.map(lambda leaf: np.repeat(leaf, 15, axis=0), both)
+    rounding = 1e-5 if name == "random walk" else 1e-10  # the steps of a random walk are in single precision
     for other in (apart, kernel.transition(evaluator, np.full(30, 0.5), particles, numbers, own)):
-        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-12), together, other)
+        jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=rounding, atol=rounding), together, other)
 
 
 def test_states_of_a_chain_follow_each_other(key):
@@ -410,3 +412,12 @@ def test_numbers_of_rows_do_not_depend_on_blocks(coarse):
     for index in (0, 1):
         np.testing.assert_array_equal(together[index], np.concatenate([block[index] for block in blocks], axis=1))
     assert not np.allclose(together[0], stream.fold(0).rows(10).draw(10, 3, 3, 1, coarse=coarse)[0])
+
+
+@pytest.mark.parametrize("scale", [1e-60, 1e-3, 1e60])
+def test_steps_in_single_precision_keep_their_scale(scale):
+    """Factors beyond the range of single precision are multiplied in double precision."""
+    noise = quantiles()[:: 2**13].reshape(-1, 2)
+    factor = scale * np.array([[[1.0, 0.0], [0.3, 0.5]]])
+    np.testing.assert_allclose(times(noise, factor), noise.astype(float) @ factor[0].T, rtol=1e-6)
+    np.testing.assert_array_equal(times(-noise, factor), -times(noise, factor))  # a random walk must be symmetric

@@ -14,6 +14,7 @@ import numpy as np
 
 from .._types import Rows
 from ..arrays import HostStream, in_precision, is_double, to_host
+from ..chunks import in_chunks
 from ..densities import DensityLike, is_numpy, sampler_of
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
@@ -28,6 +29,10 @@ CHUNKS = (2048, 128)
 missing: small chunks suit the populations of pilots and islands, and large ones are compiled only where there are
 enough particles to fill them."""
 _MOST_PROGRAMS = 8
+_PART = 256
+"""Rows that a program on a CPU works on at once: what it computes for them stays in the cache of a core."""
+_WIDE = {"xla_cpu_prefer_vector_width": "512"}
+"""XLA asks for vectors of 256 bits, also where the processor has 512: logistic regression then takes a fifth longer."""
 
 
 class HostEvaluator(AbstractEvaluator):
@@ -139,10 +144,14 @@ def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
 def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Any:
     """A compiled function of the densities' arrays and a chunk of positions: one pair for each density."""
 
-    @jax.jit
+    @functools.partial(jax.jit, compiler_options=_WIDE)
     def values(leaves: list[Any], positions: Any) -> Any:
         densities = jax.tree.unflatten(structure, leaves)
-        return [of_rows(d, name, layout, positions, with_slopes) for name, d in zip(names, densities, strict=True)]
+
+        def of_part(part: Any) -> Any:
+            return [of_rows(d, name, layout, part, with_slopes) for name, d in zip(names, densities, strict=True)]
+
+        return in_chunks(of_part, positions, _PART) if jax.default_backend() == "cpu" else of_part(positions)
 
     return values
 

@@ -29,13 +29,22 @@ def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
     """`factor @ vector` for every row, with the factor of the row's group.
 
     The matrix stands on the right so that the batch stays the slowest axis: with the batch as the fastest one
-    everything after it runs several times slower on a CPU, the user's density above all.
+    everything after it runs several times slower on a CPU, the user's density above all. Vectors in single precision
+    are multiplied in single precision on the host, unless the scales of the factors are out of its range.
     """
+    if namespace(factors) is np and factors.dtype != vectors.dtype and _in_range(factors, vectors.dtype):
+        factors = factors.astype(vectors.dtype)
     if factors.shape[0] == 1:
         return vectors @ factors[0].T
     xp = namespace(vectors)
     grouped = vectors.reshape(factors.shape[0], -1, vectors.shape[1])
     return (grouped @ xp.swapaxes(factors, 1, 2)).reshape(vectors.shape)
+
+
+def _in_range(factors: AnyArray, dtype: Any) -> bool:
+    """Whether the scales of factors are far from the smallest and the largest number of a type."""
+    scales, limits = np.abs(np.diagonal(factors, axis1=-2, axis2=-1)), np.finfo(dtype)
+    return bool(np.all((scales > limits.tiny * 1e8) & (scales < limits.max * 1e-8)))
 
 
 def per_particle(values: AnyArray, num: int) -> AnyArray:

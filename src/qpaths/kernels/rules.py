@@ -145,7 +145,8 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
     else:
         mean = weights @ positions
         # The square of one matrix takes half of the time of a product of two.
-        centered = (positions - mean) * xp.sqrt(weights)[:, None]
+        centered = positions - mean
+        centered *= xp.sqrt(weights)[:, None]  # in place on the host, since memory takes longer than arithmetic
         covariance = centered.T @ centered
     dimension = positions.shape[1]
     share = dimension / (xp.exp(log_ess(log_weights)) + dimension)

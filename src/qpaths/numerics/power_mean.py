@@ -42,9 +42,10 @@ def _plain_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: An
         return mean if np.isfinite(mean).all() else None
     y = delta * r
     near = np.abs(y) < 0.5
-    step = lighter * np.expm1(np.where(near, -y if target_heavier else y, 0.0))
     if near.all():
+        step = lighter * np.expm1(-y if target_heavier else y)
         return (log_target if target_heavier else log_base) + np.log1p(step) / delta
+    step = lighter * np.expm1(np.where(near, -y if target_heavier else y, 0.0))
     weights = _mixing_weights(beta, shift)
     log_odds = np.log(weights.target) - np.log(weights.base) + y
     by_target = log_odds > 0

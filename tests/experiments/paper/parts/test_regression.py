@@ -9,7 +9,7 @@ import pytest
 import qpaths as qp
 from qpaths.cost import Cost
 from qpaths.experiments.paper.fig_varying_n import subsample
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression
+from qpaths.experiments.paper.parts.datasets import load, logistic_regression, sum_log_sigmoid
 from qpaths.experiments.paper.parts.regression import (
     ReleasedPath,
     by_geometric_ess,
@@ -137,3 +137,15 @@ def test_single_precision_is_enough_for_the_likelihood():
             jax.vmap(one.log_prob)(jnp.asarray(weights, dt)) for one, dt in ((exact, float), (rounded, np.float32))
         ]
         assert np.abs(np.asarray(values[0]) - np.asarray(values[1], float)).max() < 3e-4
+
+
+@pytest.mark.parametrize("num", [5, 16, 37, 768])
+@pytest.mark.parametrize("scale", [0.1, 8.0, 1e4])
+def test_the_sum_of_log_sigmoids_and_its_gradient(num, scale):
+    """Also where numbers do not fill the products, and where a product without the absolute value would overflow."""
+    x = (scale * np.random.default_rng(num).normal(size=num)).astype(np.float32)
+    value, gradient = jax.value_and_grad(sum_log_sigmoid)(jnp.asarray(x))
+    exact = -np.logaddexp(0.0, -x.astype(float))
+    assert value.dtype == gradient.dtype == np.float32
+    np.testing.assert_allclose(value, exact.sum(), rtol=3e-7, atol=1e-7 * num)
+    np.testing.assert_allclose(gradient, np.exp(-np.logaddexp(0.0, x.astype(float))), rtol=1e-5, atol=1e-30)

@@ -3,6 +3,7 @@
 The files are in `data/`, and `data/PROVENANCE.md` says where they come from. Their checksums are verified.
 """
 
+import functools
 import hashlib
 import io
 from importlib import resources
@@ -22,6 +23,8 @@ _SHA256 = {
     "pima": "06f5b7c2cd7bca686fda4f92eab5f61e7ff6426a9acefa2e3dda04fc54293cf5",
     "sonar": "e90434cdbf00fcf93ffa911fe447ae25606979658e60f1d32e155c3b5240234d",
 }
+
+_FACTORS = 16
 
 
 class Regression(NamedTuple):
@@ -75,7 +78,30 @@ def _sample_prior(signed: Float[Array, "columns rows"], scale: Array, key: PRNGK
 
 def _log_joint(signed: Float[Array, "columns rows"], scale: Array, weights: Float[Array, " columns"]) -> Scalar:
     """The log of prior times likelihood. `signed` has the predictors of each row times its label."""
-    return _log_prior(scale, weights) + jnp.sum(log_sigmoid(weights @ signed))
+    return _log_prior(scale, weights) + sum_log_sigmoid(weights @ signed)
+
+
+@jax.custom_jvp
+def sum_log_sigmoid(x: Float[Array, " n"]) -> Scalar:
+    """The sum of `log_sigmoid`. In single precision one logarithm serves 16 numbers, in two thirds of the time.
+
+    `1 + exp(-|x|)` is between 1 and 2, so that a product of 16 does not overflow. A product with ones takes the sum,
+    because XLA makes little use of vector instructions where it fuses a sum with what comes before it.
+    """
+    if x.dtype != jnp.float32:
+        return jnp.sum(log_sigmoid(x))
+    rest = -x.size % _FACTORS
+    # Where x is infinite the factor is 1, and nothing is added.
+    parts = (jnp.pad(x, (0, rest), constant_values=jnp.inf) if rest else x).reshape(_FACTORS, -1)
+    factors = functools.reduce(jnp.multiply, [1 + jnp.exp(-jnp.abs(part)) for part in parts])
+    small = functools.reduce(jnp.add, [jnp.minimum(part, 0) for part in parts])
+    return (small - jnp.log(factors)) @ jnp.ones_like(small)
+
+
+@sum_log_sigmoid.defjvp
+def _sum_log_sigmoid_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return sum_log_sigmoid(x), jax.nn.sigmoid(-x) @ dx
 
 
 @jax.custom_jvp
