@@ -28,7 +28,7 @@ class Source(enum.StrEnum):
     """Where a start of the path comes from."""
 
     BASE = "the base"
-    PRIOR = "a fit to draws from the base"
+    PRIOR = "the base in the coordinates of a map of it"
     PILOT = "a fit to the particles of a pilot"
     ASCENTS = "ascents of the target"
     DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"

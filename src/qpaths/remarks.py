@@ -31,7 +31,7 @@ class Kind(enum.Enum):
 class Note(Kind):
     """What was chosen, and why."""
 
-    FROM_BASE = "annealed from the base, along a path of length {length:.1f}"
+    FROM_BASE = "annealed from the base|, in the coordinates of {mapped}|, along a path of length {length:.1f}"
     FROM_REFERENCE = (
         "annealed from {shape} found by {source}, mixed with {share:.0%} of the base|, "
         "with {num_modes} modes|; the path has length {length:.2f}"

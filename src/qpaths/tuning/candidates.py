@@ -21,7 +21,7 @@ from ..references.reference import Reference, least_covered, share_outside
 from ..references.wells import fit_wells, num_scanned
 from ..remarks import Check, Refusal, Source
 from ..schedules import AdaptiveSchedule
-from .choices import BASE_SHARE, Attempt, Choice, can_map, from_base, less_mass, neck
+from .choices import BASE_SHARE, Attempt, Choice, can_map, from_base, is_fitted, less_mass, neck
 from .fits import fit_to_pilot, map_of_base
 from .pilot import Pilot, run_pilot
 from .weighted import GOOD, POOREST, weighted_fit, weights_alone
@@ -161,7 +161,7 @@ class _Search:
         return self.path, first
 
     def _by_map_of_base(self) -> _Found | None:
-        """The path from a map of the base, in whose coordinates the base is plain; None where it has no use for one."""
+        """The path from the base in the coordinates of a map of it; None where the base is plain as it is."""
         component = map_of_base(self.evaluator, self.stream.fold(500)) if can_map(self.kernel) else None
         self.base_map = None if component is None else component.map
         return None if component is None else self._try(Source.PRIOR, (component,), np.ones(1))
@@ -209,7 +209,7 @@ class _Search:
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> _Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
         for _ in range(_ROUNDS):
-            source = Source.REFINED if isinstance(path.base, Reference) else Source.PILOT
+            source = Source.REFINED if is_fitted(path.base) else Source.PILOT
             if not self._is_worth_it(path, pilot):
                 break
             fit = fit_to_pilot(path.base, pilot, self.base_map)
@@ -227,10 +227,10 @@ class _Search:
 
     def _is_worth_it(self, path: AbstractPath[Any], pilot: Pilot) -> bool:
         """Whether another round may help, and can be paid for."""
-        base = path.base
+        base: Any = path.base
         if not pilot.reached or not path.is_pointwise:
             return False
-        if isinstance(base, Reference):
+        if is_fitted(base):
             short = _SHORT if base.components[0].map.is_linear else _SHORT_CURVED
             if pilot.barrier < short or len(base.components) > 1:
                 return False
@@ -239,17 +239,15 @@ class _Search:
                 stream = self.stream.fold(300 + self.num_pilots)
                 if weights_alone(path, self.kernel, stream, _NUM_WEIGHTED) > _FINE:
                     return False
-        # From the base, or from a map of it, the path is long, and the next one will be much shorter.
-        is_fitted = isinstance(base, Reference) and base.components[0].map is not self.base_map
-        return self.left > 1.2 * pilot.cost.total * (1.0 if is_fitted else 0.5)
+        return self.left > 1.2 * pilot.cost.total * (1.0 if is_fitted(base) else 0.5)
 
     def _try(
         self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None
     ) -> _Found | None:
         """The path from a reference and its pilot, unless it is refused; either is recorded."""
-        reference = Reference(
-            components, shares, self.path.base, BASE_SHARE, self.evaluator.layout, can_map(self.kernel)
-        )
+        share = 1.0 if source is Source.PRIOR else BASE_SHARE  # a map of the base gives coordinates, and nothing else
+        layout = self.evaluator.layout
+        reference = Reference(components, shares, self.path.base, share, layout, can_map(self.kernel))
         facts = {"num_modes": len(components), "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
         self._spend_values(_PROBES * len(components))

@@ -10,6 +10,7 @@ from ..cost import Cost
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..references.coordinates import MappedEvaluator
+from ..references.reference import Reference
 from ..remarks import Check, Finding, Note, Refusal, Remark, Shape, Source
 from .pilot import Pilot
 
@@ -49,8 +50,9 @@ class Choice(NamedTuple):
     def notes(self) -> tuple[Remark, ...]:
         """What was chosen and why."""
         used = self.used
-        if used.source is Source.BASE:
-            chosen = Note.FROM_BASE(length=used.length)
+        if used.source in (Source.BASE, Source.PRIOR):
+            mapped = "a map of it" if used.source is Source.PRIOR else None
+            chosen = Note.FROM_BASE(length=used.length, mapped=mapped)
         else:
             num_modes = used.num_modes if used.num_modes > 1 else None
             values = {"share": BASE_SHARE, "length": used.length, "num_modes": num_modes}
@@ -70,6 +72,11 @@ class Choice(NamedTuple):
 def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
     """The same path from another base."""
     return eqx.tree_at(lambda p: p.base, path, base)
+
+
+def is_fitted(base: Any) -> bool:
+    """Whether a path begins at something that was fitted, and not at the base, in whatever coordinates."""
+    return isinstance(base, Reference) and base.share < 1
 
 
 def can_map(kernel: AbstractKernel[Any]) -> bool:

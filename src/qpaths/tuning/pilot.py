@@ -99,7 +99,7 @@ def run_pilot(
     state, stats = anneal(annealing, start, record=pilot_params, choose=choose)
     fitted, stats = frozen(annealing, start, stats)
     betas, params = to_host((fitted.betas, fitted.params))
-    if isinstance(path.base, Reference):
+    if isinstance(path.base, Reference) and path.base.share < 1:
         # At beta = 0 a few draws come from the base, and moves that are fitted to all would be far too wide. They have
         # no weight at the next beta.
         params = jax.tree.map(lambda leaf: np.concatenate([leaf[1:2], leaf[1:]]), params)
