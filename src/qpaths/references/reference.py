@@ -27,7 +27,8 @@ class Reference(Module):
     Component i has the share `(1 - share) * shares[i]`. The share of the base is the defense: whatever mass of the
     target the components miss, the weight there is at most `1 / share` times what it would be from the base. Evaluators
     see that it is built on the base (`inner`) and evaluate that one alone, so that a run from a reference compiles
-    nothing. With `is_mapped` runs live in the coordinates of the first component's map.
+    nothing. With `is_mapped` runs live in the coordinates of the first component's map. With a `share` of 1 that is
+    all, and the reference is the base.
     """
 
     components: tuple[Component, ...]
@@ -39,6 +40,8 @@ class Reference(Module):
 
     def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
         """Log density at rows and its gradient, from those of the base."""
+        if self.share == 1:
+            return log_inner, inner_slope
         xp = namespace(positions, log_inner)
         found = [component.log_prob_and_slope(positions) for component in self.components]
         shares = xp.concatenate([(1 - self.share) * xp.asarray(self.shares), xp.full(1, self.share)])
