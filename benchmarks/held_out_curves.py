@@ -1,6 +1,6 @@
 """Held-out models in few dimensions: bent, bounded, with several modes or heavy tails, from data of fixed seeds.
 
-See `held_out.py`: no tuning decision looks at them. Each model is `log_prior`, `log_likelihood` and `sample_prior`.
+See `held_out.py`. Each model is `log_prior`, `log_likelihood` and `sample_prior`.
 """
 
 import jax

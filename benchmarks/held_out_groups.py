@@ -1,4 +1,4 @@
-"""Held-out models with groups, latent values or closed forms. See `held_out.py`: no tuning decision looks at them.
+"""Held-out models with groups, latent values or closed forms. See `held_out.py`.
 
 Each model is `log_prior`, `log_likelihood` and `sample_prior`; the function after it gives its log evidence.
 """

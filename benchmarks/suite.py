@@ -1,6 +1,9 @@
-"""The public suite on which samplers of normalizing constants are compared, and a held-out suite, with defaults.
+"""The public suite on which samplers of normalizing constants are compared, and two other suites, with defaults.
 
-    python benchmarks/suite.py [names] [--held-out] [--seeds N] [--budget EVALUATIONS] [--out FILE] [--table]
+    python benchmarks/suite.py [names] [--suite NAME] [--seeds N] [--budget EVALUATIONS] [--out FILE] [--table]
+
+The suites are `public`, `held-out` (models that had not been looked at before its fourth run, see `held_out.py`) and
+`fresh` (models that no tuning decision has looked at, see `fresh.py`).
 
 Each run appends a row to the file (JSON lines). Runs that are there already are skipped, so that an interrupted suite
 goes on. At the end, or at once with `--table`, the rows of the file become a table.
@@ -17,7 +20,8 @@ import numpy as np
 
 jax.config.update("jax_enable_x64", True)
 
-from held_out import MODELS  # noqa: E402
+import fresh  # noqa: E402
+import held_out  # noqa: E402
 from runner import Summary, append, commit, key_of, read, run, show  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
 
@@ -25,6 +29,13 @@ PUBLIC = (
     *("funnel", "brownian", "seeds", "seeds_prior", "credit", "cancer", "ionosphere", "lgcp30", "lgcp40"),
     *("manywell", "manywell64", "mixture2", "mixture50"),
 )
+
+SUITES = {
+    "public": {name: PROBLEMS[name] for name in PUBLIC},
+    "held-out": held_out.MODELS,
+    "fresh": fresh.MODELS,
+}
+FILES = {"public": "suite.jsonl", "held-out": "held_out.jsonl", "fresh": "fresh.jsonl"}
 
 PUBLISHED = {
     "funnel": {"SMC": (-0.05, 0.44), "DDS": (-0.18, 0.07), "PIS": (-0.54, 0.07)},
@@ -98,18 +109,18 @@ def line(name, summary, figures):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help="targets; all of the suite unless given")
-    parser.add_argument("--held-out", action="store_true", help="the models that no tuning decision has looked at")
+    parser.add_argument("--suite", choices=SUITES, default="public", help="public unless given")
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=int, help="evaluations; the library's defaults unless given")
-    parser.add_argument("--out", type=Path, help="file of rows; suite.jsonl or held_out.jsonl unless given")
+    parser.add_argument("--out", type=Path, help="file of rows; one for each suite unless given")
     parser.add_argument("--table", action="store_true", help="run nothing, show the table of the rows that are there")
     arguments = parser.parse_args()
-    problems = MODELS if arguments.held_out else {name: PROBLEMS[name] for name in PUBLIC}
+    problems = SUITES[arguments.suite]
     names = arguments.names or list(problems)
     unknown = [name for name in names if name not in problems]
     if unknown:
         parser.error(f"{', '.join(unknown)} must be among {', '.join(problems)}")
-    file = arguments.out or Path("held_out.jsonl" if arguments.held_out else "suite.jsonl")
+    file = arguments.out or Path(FILES[arguments.suite])
     if not arguments.table:
         run_all(names, problems, arguments.seeds, arguments.budget, file)
     rows = [row for row in read(file) if row["target"] in names and row["budget"] == arguments.budget]
