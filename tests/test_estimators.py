@@ -269,7 +269,7 @@ def test_dominance_does_not_mistake_ties_or_zeros_for_a_tail():
     assert dominance(jnp.where(jnp.arange(1000) == 7, 0.0, -jnp.inf)) > 100.0
 
 
-NO_LAG = Lag(*jnp.zeros(4))
+NO_LAG = Lag(*jnp.zeros(5))
 
 
 def _moves(key, rho, error, num=4000):
@@ -320,7 +320,7 @@ def test_error_bars_are_the_same_in_both_worlds(key):
     ancestors = jnp.arange(500) // 7
 
     def numbers(before, after, log_weights, ancestors):
-        lag = Lag(*jnp.zeros(4, before.dtype)) if isinstance(before, jax.Array) else Lag(*np.zeros(4))
+        lag = Lag(*jnp.zeros(5, before.dtype)) if isinstance(before, jax.Array) else Lag(*np.zeros(5))
         lag = lag.moved(before, after, log_weights).step(0.3)
         replicas = before.reshape(5, 10, 10)
         return {

@@ -55,6 +55,7 @@ LAYERS = [
     ["algorithms"],
     ["tuning.pilot", "tuning.compare", "tuning.weighted", "tuning.heuristics"],
     ["tuning.choices", "tuning.fits"],
+    ["tuning.trials"],
     ["tuning.candidates"],
     ["tuning.choose", "tuning.equalize", "tuning.for_population"],
     ["tuning.chain_measure"],

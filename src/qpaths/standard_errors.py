@@ -176,7 +176,7 @@ class Lag(NamedTuple):
 
     Examples:
         >>> import numpy as np
-        >>> lag = Lag(*np.zeros(4)).step(0.5)
+        >>> lag = Lag(*np.zeros(5)).step(0.5)
         >>> before, after = np.linspace(-1.0, 1.0, 1000), np.linspace(-1.0, 1.0, 1000) + 0.1
         >>> float(lag.moved(before, after, np.zeros(1000)).mean) < 0  # moves went up, so the mean is still too low
         True
@@ -190,11 +190,14 @@ class Lag(NamedTuple):
     """Estimated error of log Z-hat so far; negative where it is too small."""
     variance: Scalar
     """Variance of that estimate."""
+    kept: Scalar
+    """Share of a particle's derivative that all moves at the current beta have left."""
 
     def step(self, width: ScalarLike) -> "Lag":
-        """After a step in beta."""
+        """After a step in beta; a step of no width is one more move at the same beta."""
         error, variance = self.log_evidence + width * self.mean, self.variance + width**2 * self.mean_variance
-        return self._replace(log_evidence=error, variance=variance)
+        kept = namespace(self.kept).where(width > 0, 1.0, self.kept).astype(self.kept.dtype)
+        return self._replace(log_evidence=error, variance=variance, kept=kept)
 
     @quiet()
     def moved(self, before: Vector, after: Vector, log_weights: Vector) -> "Lag":
@@ -214,7 +217,7 @@ class Lag(NamedTuple):
         variance = factor**2 * (weights**2 @ (shift - mean) ** 2)
         # By the delta method, what is not known of rho: with few particles much.
         variance += mean**2 * few * (1.0 - rho**2) / (1.0 - rho) ** 4
-        return self._replace(mean=-factor * mean, mean_variance=variance)
+        return self._replace(mean=-factor * mean, mean_variance=variance, kept=self.kept * rho)
 
     def standard_error(self, stage_variance: ScalarLike) -> Scalar:
         """Standard error of log Z-hat, given the `stage_variance` of its steps and this lag.

@@ -81,7 +81,7 @@ def test_map_of_the_prior_leads_to_a_fit_with_all_necks():
     """Each mean has a funnel of its own. In coordinates that are not centered, and pulled to the data, none is left."""
     data = np.array([0.1, -0.7, 3.0, 6.0])
     path, truth = local_scales(data)
-    choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((2,)), 250_000.0)
+    choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((4,)), 250_000.0)
     assert Source.PRIOR in [attempt.source for attempt in choice.attempts if attempt.refusal is None]
     assert choice.used.source is Source.REFINED
     assert choice.pilot.barrier < 1.2

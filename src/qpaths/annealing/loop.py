@@ -177,6 +177,8 @@ Record = Callable[[State, Recorded], Recorded]
 """Makes of the state and the statistics after a stage what the loop keeps of it; traced where the run is."""
 NextBeta = Callable[[State], Any]
 """Takes the place of the schedule."""
+Linger = Callable[[State], bool]
+"""Whether particles that were moved should be moved once more at the same beta."""
 Observe = Callable[[State, list[Recorded]], None]
 """Is called after each stage of a run outside any transformation."""
 
@@ -192,6 +194,7 @@ def anneal(
     *,
     record: Record = keep_stats,
     choose: NextBeta | None = None,
+    linger: Linger | None = None,
     observe: Observe | None = None,
     rows: list[Recorded] | None = None,
 ) -> tuple[State, Recorded]:
@@ -202,6 +205,7 @@ def anneal(
         state: Its population, as a rule at beta = 0.
         record: What to keep after each step, from the state and the statistics; the statistics by default.
         choose: Takes the place of the schedule; only outside `jax.jit`.
+        linger: Asked after each step whether to move once more at the same beta; only outside `jax.jit`.
         observe: Called after each step with the state and the rows so far; only outside `jax.jit`.
         rows: What was recorded in steps that were made before.
 
@@ -225,8 +229,13 @@ def anneal(
     rows = [] if rows is None else rows
     step = Annealing.step if annealing.evaluator.xp is np else _compiled_step
     with one_thread():
-        while not annealing.is_over(state, len(rows)):
-            new_beta = find_next(annealing, state) if choose is None else choose(state)
+        while True:
+            if linger is not None and rows and int(state.fault.status) == Status.OK and linger(state):
+                new_beta = state.beta
+            elif annealing.is_over(state, len(rows)):
+                break
+            else:
+                new_beta = find_next(annealing, state) if choose is None else choose(state)
             before = state  # of which nothing is lost where memory runs out
             annealing, (state, stats) = annealing.bounded(
                 before.log_weights.shape[0],

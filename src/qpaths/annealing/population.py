@@ -141,7 +141,7 @@ class Population(Module):
         fault = first_fault(
             Fault(none, none, xp.zeros_like(positions[0])), Status.INVALID_START, none, invalid, positions
         )
-        families, lag = xp.arange(num), Lag(zero, zero, zero, zero)
+        families, lag = xp.arange(num), Lag(zero, zero, zero, zero, zero)
         log_weights = xp.zeros(num, dtype)
         state = State(
             zero, none, particles, log_weights, log_weights, zero, families, none, zero, zero, zero, lag, None, fault

@@ -17,6 +17,8 @@ from .layout import Layout
 _MOST_LAYOUTS = 8
 _MOST_ROUNDED = 0.01
 """Rounding error of the log density of a base, in nats, beyond which a target that is built on it says nothing."""
+_HOPELESS = 100.0
+"""Nats for each dimension by which the log density of a base is below zero where no draw from it is."""
 
 
 class Particles(NamedTuple):
@@ -192,7 +194,7 @@ class AbstractEvaluator(abc.ABC):
         ]
 
     def _forgiven(self, reference: Any, positions: Rows, log_inner: Any, value: Any) -> Any:
-        """Log densities, where NaN and rounding errors far beyond a reference count as no mass.
+        """Log densities, where NaN and rounding errors far beyond a reference or the base count as no mass.
 
         Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
         A density may overflow there, and a likelihood that makes up for a tiny prior is lost in rounding.
@@ -202,7 +204,8 @@ class AbstractEvaluator(abc.ABC):
         wrong = xp.isnan(value) | rounded
         if xp is np and not wrong.any():
             return value
-        return xp.where(wrong & reference.is_far(positions), -xp.inf, value)
+        far = reference.is_far(positions) | (log_inner < -_HOPELESS * (10 + positions.shape[1]))
+        return xp.where(wrong & far, -xp.inf, value)
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
         """Positions and scores in the coordinates of the densities, for a run in other coordinates."""

@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..algorithms.islands import Islands
+from ..arrays import quiet
+from ..cost import Cost
 from ..evaluation import AbstractEvaluator
 from ..numerics import log_mean_exp
 
@@ -15,6 +17,10 @@ _UNBALANCED, _NARROW = 1e-5, 1e-4
 """Probabilities of noise below which scores are said not to balance, and draws to be narrower than the target."""
 NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
+_NUM_JUMPS, _NEAR, _JUMP, _JUMPING = 64, 0.2, 0.02, 0.04
+"""Draws near which jumps are looked for, how near in differences of draws, nats that are a jump, and their share."""
+COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * _NUM_JUMPS)
+"""Of all checks of the draws, at most."""
 
 
 class Balance(NamedTuple):
@@ -48,7 +54,10 @@ def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
     from scipy.special import stdtr
 
     found = islands.identities
-    if not found.scores.size or not np.isfinite(found.scores).all() or _is_bounded(evaluator, islands):
+    if not found.scores.size or not np.isfinite(found.scores).all():
+        return Balance()
+    rows = _draws_with_mass(evaluator, islands)
+    if _is_bounded(evaluator, rows) or _has_jumps(evaluator, rows):
         return Balance()
     # Weighted by the evidence of each island: a mean for each by itself would be biased by its own noise.
     share = np.exp(islands.log_evidence - log_mean_exp(islands.log_evidence))[:, None]
@@ -97,10 +106,33 @@ def _intercept(
     return scores.mean(axis=0) - center @ coefficients, residual * leverage**0.5, freedom
 
 
-def _is_bounded(evaluator: AbstractEvaluator, islands: Islands) -> bool:
-    """Whether the target has no mass at some points beyond the draws: the identity then has terms at the bound."""
+def _draws_with_mass(evaluator: AbstractEvaluator, islands: Islands) -> Float[np.ndarray, "n d"]:
+    """The first draws that have weight, two more than are looked at."""
     rows = np.asarray(evaluator.layout.rows(islands.samples), float)
-    rows = rows.reshape(-1, rows.shape[-1])[islands.log_weights.ravel() > -np.inf][: NUM_PROBES + 2]
+    return rows.reshape(-1, rows.shape[-1])[islands.log_weights.ravel() > -np.inf][: NUM_PROBES + 2]
+
+
+def _has_jumps(evaluator: AbstractEvaluator, rows: Float[np.ndarray, "n d"]) -> bool:
+    """Whether the target changes by more than its gradient says between points near each other.
+
+    It is then a function with steps, and the identity has a term at each of them.
+    """
+    start = rows[:_NUM_JUMPS]
+    change = _NEAR * (np.roll(start, 1, axis=0) - np.roll(start, 2, axis=0))
+    ends = evaluator.waypoints(np.concatenate([start, start + change, start + 0.5 * change]))
+    values = np.asarray(ends.features.log_target, float)
+    slopes = np.asarray(ends.slopes.target, float)
+    first, last, middle = (np.sum(part * change, axis=1) for part in np.split(slopes, 3))
+    before, after, _ = np.split(values, 3)
+    # Simpson's rule, whose error is judged by the trapezoidal one.
+    expected, rough = (first + 4 * middle + last) / 6, 0.5 * (first + last)
+    with quiet():
+        beyond = np.abs(after - before - expected) > _JUMP + 2 * np.abs(expected - rough)
+    return float(np.mean(beyond & np.isfinite(expected))) > _JUMPING
+
+
+def _is_bounded(evaluator: AbstractEvaluator, rows: Float[np.ndarray, "n d"]) -> bool:
+    """Whether the target has no mass at some points beyond the draws: the identity then has terms at the bound."""
     # Differences of draws reach beyond them in every direction in which they spread.
     beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))
     return bool((np.asarray(evaluator.values(beyond[:NUM_PROBES]).log_target) == -np.inf).any())

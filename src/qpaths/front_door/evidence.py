@@ -26,7 +26,8 @@ from ..verdict import Verdict
 from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
-from .checks import NUM_PROBES, Balance, balance
+from .checks import COST as CHECKS_COST
+from .checks import Balance, balance
 from .endpoints import check_alone, check_not_on_simplex, model_path, named_errors, named_model, path_given, with_names
 from .findings import findings
 from .inputs import pace, probe
@@ -183,7 +184,7 @@ def evidence(
         balanced = Balance()
         if kernel.with_slopes:
             balanced = balance(evaluator, islands)
-            extra += Cost(target=NUM_PROBES)
+            extra += CHECKS_COST
         try:
             left = limits.budget - (spent + extra).total
             missed, num = missed_modes(evaluator, islands, spent.total, left, check_stream.fold(1))

@@ -16,6 +16,8 @@ _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
 _DISAGREEMENT = 0.9999
 """Probability with which sound islands agree better, above which they are said to disagree."""
+_LAG_NOISE = 2.0
+"""Standard errors of the mean lag of all islands that are not held against a run."""
 _MOST_ERROR, _FEWEST = 0.5, 100
 """A standard error and an effective sample size beyond which no answer is called sound."""
 
@@ -56,8 +58,9 @@ def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
     """What no answer can be sound with, however the islands look."""
     found = []
     error = math.hypot(islands.pooled[1], extra_error)
-    lag = float(np.mean(islands.stats["log_evidence_lag"], axis=0)[-1])
-    if abs(lag) > error:
+    lags = islands.stats["log_evidence_lag"][:, -1]
+    lag, noise = float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
+    if abs(lag) - _LAG_NOISE * noise > error:
         found.append(Finding.LAG(lag=lag, error=error))
     if not error <= _MOST_ERROR:
         found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))

@@ -7,7 +7,7 @@ from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
 from ..cost import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
-from .checks import NUM_PROBES
+from .checks import COST as CHECKS_COST
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
@@ -62,7 +62,7 @@ class Limits(NamedTuple):
 
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
-        left = (1 - _CHECKS_SHARE) * self.finite_budget - recipe.num_evaluations.total - NUM_PROBES
+        left = (1 - _CHECKS_SHARE) * self.finite_budget - recipe.num_evaluations.total - CHECKS_COST.total
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
         most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
@@ -74,7 +74,7 @@ class Limits(NamedTuple):
 
         `seconds` is what one island takes.
         """
-        num = ((1 - _CHECKS_SHARE) * self.budget - spent.total - NUM_PROBES) / island.total
+        num = ((1 - _CHECKS_SHARE) * self.budget - spent.total - CHECKS_COST.total) / island.total
         if seconds > 0:
             num = min(num, (self.seconds - elapsed) / seconds)
         return max(0, math.floor(min(num, NUM_ISLANDS)))

@@ -57,20 +57,21 @@ def conditional_design(
     max_gradients: int,
     stream: Any,
     known: Drivers = (),
+    given: Drivers = (),
 ) -> tuple[Design | None, Drivers, int]:
     """Draws around the optima of the rest, for values of the drivers all over their range.
 
     `draws` and their scores are those of a pilot, from which the search starts. None where there is no driver, none but
     those that are `known`, no optimum, or not enough gradients for them. Also the drivers, and the number of gradients
-    that it took.
+    that it took. Where drivers are `given` none are looked for.
     """
     most = int(max_gradients / (_DESIGN * _FEWEST_ROUNDS * _EXPECTED_NEWTON * 2 * draws.shape[1]))
     if most == 0:
         return None, (), 0
     with one_thread(), quiet():
         search = _Search(evaluator, np.asarray(draws, float), max_gradients)
-        drivers = find_drivers(draws, scores, search.diagonal)
-        rotation = find_direction(draws, scores) if len(drivers) not in _PLAUSIBLE else None
+        drivers = given or find_drivers(draws, scores, search.diagonal)
+        rotation = find_direction(draws, scores) if not given and len(drivers) not in _PLAUSIBLE else None
         if rotation is not None:
             # Where many coordinates drive others, or none does, it may be one combination of them.
             search.rotate(rotation)

@@ -18,7 +18,7 @@ from .composed import ComposedMap
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
 from .maps import TriangularMap
 from .pulled import fit_pulls
-from .regression import least_squares, mean_and_log_scale
+from .regression import clear_terms, least_squares
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
 """Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""
@@ -240,13 +240,15 @@ def _left_out(v: HostRows, j: int, terms: _Terms, half: int) -> Float[np.ndarray
 def _fit(before: HostRows, own: Float[np.ndarray, " n"], terms: _Terms) -> _Regression:
     num, width = before.shape
     ones = np.ones(num)
-    of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
-    if terms.slopes.size:
-        of_scale = np.column_stack([ones, before[:, terms.slopes]])
-        coefficients, gamma = mean_and_log_scale(of_mean, of_scale, own, ones)
-    else:
-        coefficients = least_squares(of_mean, ones, own)
-        gamma = np.array([0.5 * np.log(np.mean((own - of_mean @ coefficients) ** 2) + 1e-300)])
     squares, slopes = np.zeros(width), np.zeros(width)
-    squares[terms.squares], slopes[terms.slopes] = coefficients[1 + width :], gamma[1:]
-    return _Regression(coefficients[1 : 1 + width], float(coefficients[0]), float(gamma[0]), squares, slopes)
+    if not terms.slopes.size:
+        of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
+        coefficients = least_squares(of_mean, ones, own)
+        squares[terms.squares] = coefficients[1 + width :]
+        log_scale = 0.5 * np.log(np.mean((own - of_mean @ coefficients) ** 2) + 1e-300)
+        return _Regression(coefficients[1 : 1 + width], float(coefficients[0]), float(log_scale), squares, slopes)
+    of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
+    of_scale = np.column_stack([ones, before[:, terms.slopes]])
+    mean, log_scales = clear_terms(of_mean, of_scale, own)
+    squares[terms.squares], slopes[terms.slopes] = mean[1 + width :], log_scales[1:]
+    return _Regression(mean[1 : 1 + width], float(mean[0]), float(log_scales[0]), squares, slopes)

@@ -3,11 +3,13 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 _RIDGE = 1e-6
 _NUM_ROUNDS, _CONVERGED = 20, 0.01
 """Rounds at most, and the change of the log scale that ends them."""
+_CLEAR = 3.0
+"""Standard errors from which on a term counts."""
 _MEAN_LOG_NORMAL = -0.635
 """E log |z| of a standard normal number."""
 
@@ -31,6 +33,36 @@ def mean_and_log_scale(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> t
         if np.sqrt(np.mean((of_scale @ change) ** 2)) < _CONVERGED:
             break
     return mean, log_scale
+
+
+def clear_terms(of_mean: Any, of_scale: Any, own: Any) -> tuple[Coefficients, Coefficients]:
+    """The same without the terms that are not clear of noise, which are zero; the first features are intercepts.
+
+    Where a scale becomes tiny, a term of the mean that should not be there is many scales large, however small it is.
+    """
+    weights = np.ones(len(own))
+    kept, kept_scale = np.ones(of_mean.shape[1], bool), np.ones(of_scale.shape[1], bool)
+    while True:
+        mean, log_scale = mean_and_log_scale(of_mean[:, kept], of_scale[:, kept_scale], own, weights)
+        precision = np.exp(np.clip(-2 * of_scale[:, kept_scale] @ log_scale, -60.0, 60.0))
+        clear = _is_clear(of_mean[:, kept], precision, mean)
+        clear_scale = _is_clear(of_scale[:, kept_scale], 2 * weights, log_scale)
+        if clear.all() and clear_scale.all():
+            break
+        kept[np.flatnonzero(kept)[~clear]] = False
+        kept_scale[np.flatnonzero(kept_scale)[~clear_scale]] = False
+    coefficients, log_scales = np.zeros(len(kept)), np.zeros(len(kept_scale))
+    coefficients[kept], log_scales[kept_scale] = mean, log_scale
+    return coefficients, log_scales
+
+
+def _is_clear(features: Any, information: Any, coefficients: Coefficients) -> Bool[np.ndarray, " _"]:
+    """Which coefficients are beyond noise, given the information that each row has; the first one always counts."""
+    gram = features.T @ (features * information[:, None])
+    variance = np.diag(np.linalg.pinv(gram + np.diag(_RIDGE * np.diag(gram)), hermitian=True))
+    clear = np.abs(coefficients) > _CLEAR * np.sqrt(np.maximum(variance, 0.0))
+    clear[0] = True
+    return clear
 
 
 def least_squares(features: Any, weights: Any, values: Any) -> Coefficients:

@@ -73,7 +73,7 @@ def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlate
     order = np.concatenate([np.flatnonzero(with_wells), np.flatnonzero(~with_wells)])
     num_wells = int(with_wells.sum())
     noise = ((points - center[:, None]) / scale[:, None])[order[:num_wells]]
-    wells = _fit_mixtures(noise, mass[order[:num_wells]])
+    wells = fit_mixtures(noise, mass[order[:num_wells]])
     others = ((draws - center) / scale)[:, order[num_wells:]]
     means, log_scales, df = _with_others(others if correlated else others[:0], num_wells)
     return Component(df, TriangularMap.of(center, scale, order, means, log_scales), wells)
@@ -162,7 +162,7 @@ def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
     return bool(np.sum(mass) ** 2 > _FEWEST_POINTS * np.sum(mass**2))
 
 
-def _fit_mixtures(noise: Grid, mass: Grid) -> Wells:
+def fit_mixtures(noise: Grid, mass: Grid) -> Wells:
     """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles."""
     num = len(noise)
     levels = (np.arange(_NUM_PARTS) + 0.5) / _NUM_PARTS

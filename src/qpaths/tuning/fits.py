@@ -4,31 +4,42 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluation import AbstractEvaluator
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
-from ..references.fitting import Fit, fit_in_noise
+from ..references.fitting import Fit, HostRows, fit_in_noise
 from ..references.reference import Reference
 from ..remarks import Shape
 from .pilot import Pilot
 
-_NUM_OF_BASE = 1024
+NUM_OF_BASE = 1024
 """Draws from the base to which a map is fitted."""
+_MOST_DRIVERS, _LEAST_DRIVEN = 2, 0.5
+"""Hyperparameters of which optima and curvature can be functions, and the share of all others that each must drive."""
 _FEWEST_PER_DIMENSION = 5
 """Draws below which a covariance is not fitted to them where the curvature is known."""
 
 
-def map_of_base(evaluator: AbstractEvaluator, stream: Any) -> Component | None:
+def map_of_base(draws: HostRows) -> Component | None:
     """A curved map fitted to draws from the base; None where the base is not curved.
 
     The prior of a hierarchical model is: scales of some coordinates depend on others. In the coordinates of the map the
     model is not centered, and a run from the prior gets into the necks. It costs no evaluation of the target.
     """
-    fitted = fit_map(np.asarray(evaluator.draw(stream, _NUM_OF_BASE), float)).fitted
+    fitted = fit_map(draws).fitted
     return None if fitted is None or fitted.map.is_linear else fitted
 
 
-def fit_to_pilot(base: Any, pilot: Pilot, base_map: Any = None) -> Fit:
+def drivers_of(component: Component) -> tuple[int, ...]:
+    """Coordinates on which the scales of most others depend in a map of the base, the strongest first."""
+    fitted: Any = component.map
+    if fitted.slopes is None:
+        return ()
+    driven = np.sum(fitted.slopes != 0, axis=0) / (fitted.dimension - 1)
+    order = np.argsort(-driven)[:_MOST_DRIVERS]
+    return tuple(int(fitted.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
+
+
+def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None) -> Fit:
     """To the draws of a pilot that began at `base`, after the map of the model's base where there is one.
 
     Where the draws are few for the dimension, one scale for each coordinate of the reference's map.
@@ -39,4 +50,7 @@ def fit_to_pilot(base: Any, pilot: Pilot, base_map: Any = None) -> Fit:
     if num < _FEWEST_PER_DIMENSION * dimension and is_linear and particles.slopes is not None:
         scores = pilot.annealing.evaluator.score(1.0, particles)
         return fit_in_noise(base.components[0], particles.position, scores)
-    return fit_map(*pilot.draws) if base_map is None else best_fit(*pilot.draws, base_map)
+    if of_base is None:
+        return fit_map(*pilot.draws)
+    fitted: Any = of_base.map
+    return best_fit(*pilot.draws, fitted)

@@ -25,6 +25,9 @@ _LEAP = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
 _HURRY = 0.15
 """Effective sample size to which an adaptive schedule steps when evaluations run short, instead of half."""
+_KEPT, _MOST_MOVES, _LINGER_SHARE = 0.5, 8, 0.2
+"""Share of the path's derivative that moves at a beta may leave, moves after which there is no other at one beta, and
+the share of what a pilot may cost up to which there are such moves."""
 
 
 class Pilot(NamedTuple):
@@ -34,14 +37,14 @@ class Pilot(NamedTuple):
     state: State
     result: Result
     annealing: Annealing
+    lengths: Float[AnyArray, " steps"]
+    """Of the steps between its betas."""
+    num_moves: Float[AnyArray, " steps"]
+    """How often the particles were moved after each of them."""
 
     @property
     def betas(self) -> Float[AnyArray, " num"]:
         return self.kernel.betas
-
-    @property
-    def lengths(self) -> Float[AnyArray, " steps"]:
-        return self.result.stats["length"]
 
     @property
     def cost(self) -> Cost:
@@ -81,8 +84,9 @@ def run_pilot(
 ) -> Pilot:
     """One run of SMC that keeps the parameters of the kernel at every beta.
 
-    An adaptive schedule takes longer steps once half of `max_cost` evaluations are spent, and where the next step would
-    cost more than all of them the rest in one leap: the weights then show how far the population was from the target.
+    The particles stay at a beta until its moves have renewed half of the path's derivative. An adaptive schedule takes
+    longer steps once half of `max_cost` evaluations are spent, and where the next step would cost more than all of them
+    the rest in one leap: the weights then show how far the population was from the target.
     """
     algorithm = SMC(num_particles, schedule, kernel)
     annealing, start = algorithm.begin(path, key=key)
@@ -96,8 +100,20 @@ def run_pilot(
         wanted = _HURRY if cost > 0.5 * max_cost else annealing.target_ess
         return find_next(eqx.tree_at(lambda a: a.target_ess, annealing, wanted), state)
 
-    state, stats = anneal(annealing, start, record=pilot_params, choose=choose)
-    fitted, stats = frozen(annealing, start, stats)
+    moved: list[float] = []
+
+    def linger(state: State) -> bool:
+        moved.append(float(state.beta))
+        affordable = algorithm.count(int(state.stage) + 1).total < _LINGER_SHARE * max_cost
+        return affordable and moved.count(moved[-1]) < _MOST_MOVES and float(state.lag.kept) > _KEPT
+
+    may_linger = annealing.target_ess is not None  # the betas of a fixed schedule are counted by stages
+    state, stats = anneal(annealing, start, record=pilot_params, choose=choose, linger=linger if may_linger else None)
+    plain: Any = {name: values for name, values in stats.items() if name != "params"}
+    result = algorithm.finish(annealing, state, plain)
+    firsts = np.flatnonzero(np.diff(stats["beta"], prepend=0.0) > 0)
+    lasts = np.append(firsts[1:], stats["beta"].size) - 1
+    fitted, stats = frozen(annealing, start, jax.tree.map(lambda values: values[lasts], stats))
     betas, params = to_host((fitted.betas, fitted.params))
     if isinstance(path.base, Reference) and path.base.share < 1:
         # At beta = 0 a few draws come from the base, and moves that are fitted to all would be far too wide. They have
@@ -106,6 +122,8 @@ def run_pilot(
     return Pilot(
         FrozenKernel(kernel, betas, params),
         state,
-        algorithm.finish(annealing, state, stats),
+        result,
         annealing,
+        result.stats["length"][firsts],
+        1 + lasts - firsts,
     )

@@ -12,8 +12,9 @@ from ..references.components import Component
 from ..references.modulated import Design
 from ..standard_errors import tail_index
 
-POOREST, GOOD = 0.02, 0.2
-"""Effective share of draws below which a fit is not worth a pilot, and above which it is good enough."""
+POOREST, GOOD, ENOUGH = 0.005, 0.2, 0.5
+"""Effective share of draws below which a fit is not worth a pilot, above which it is good enough, and above which its
+draws need only weights."""
 _NUM_DRAWS, _NUM_ROUNDS = 2048, 2
 _HEAVIEST = 0.6
 """Tail index of the weights above which they are not trusted alone."""
@@ -24,10 +25,11 @@ def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> t
     component, best_share, num_values = design.fit(), -1.0, 0
     for number in range(_NUM_ROUNDS):
         rows = component.draw(stream.fold(number), _NUM_DRAWS)
-        log_weights = evaluator.values(rows).log_target - component.log_prob_and_slope(rows)[0]
-        log_weights = np.nan_to_num(log_weights, nan=-np.inf)
+        log_prob = component.log_prob_and_slope(rows)[0]
+        log_weights = np.nan_to_num(evaluator.values(rows).log_target - log_prob, nan=-np.inf)
         num_values += len(rows)
-        share = float(np.exp(log_ess(log_weights))) / len(rows)
+        # Scales that overflow far out make a density that is not a number.
+        share = float(np.exp(log_ess(log_weights))) / len(rows) if np.isfinite(log_prob).all() else 0.0
         if share > best_share:
             best, best_share = component, share
         if share > GOOD or share < POOREST / 10:

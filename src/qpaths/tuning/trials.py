@@ -1,0 +1,107 @@
+"""How a candidate for the start of a path is tried: a pilot from it, what it costs, and why it is refused."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from ..cost import Cost
+from ..evaluation import evaluator_of
+from ..kernels import HMC, MALA, AbstractKernel
+from ..paths import AbstractPath
+from ..references.components import Component
+from ..references.reference import Reference, share_outside
+from ..remarks import Refusal, Source
+from ..schedules import AdaptiveSchedule
+from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
+from .pilot import Pilot, run_pilot
+
+SHORT = 0.7
+"""Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
+_PROBES, _MOST_OUTSIDE = 128, 0.25
+"""Draws from a reference, and the share of them that may lie where the target has no mass."""
+_LONGEST = 1.1
+"""Share of the length of the path before, above which a round is dropped."""
+_GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
+"""By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
+share of what is left that their moves may cost."""
+
+Found = tuple[AbstractPath[Any], Pilot]
+"""A path and its pilot."""
+
+
+class Trials:
+    """Pilots of `num_particles` particles from candidates, for at most about `max_cost` evaluations in all."""
+
+    def __init__(
+        self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
+    ):
+        self.path, self.kernel, self.num_particles = path, kernel, num_particles
+        self.stream, self.max_cost = stream, max_cost
+        self.evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+        self.spent = Cost()
+        self.attempts: list[Attempt] = []
+        self.num_pilots = 0
+
+    @property
+    def left(self) -> float:
+        return self.max_cost - self.spent.total
+
+    def spend_gradients(self, num: int) -> None:
+        self.spent += Cost.gradients(num)
+
+    def spend_values(self, num: int) -> None:
+        self.spent += Cost(target=num)
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Take back the last candidate."""
+        self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
+
+    def attempt(
+        self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None
+    ) -> Found | None:
+        """The path from a reference and its pilot, unless it is refused; either is recorded."""
+        share = 1.0 if source is Source.PRIOR else BASE_SHARE  # a map of the base gives coordinates, and nothing else
+        layout = self.evaluator.layout
+        reference = Reference(components, shares, self.path.base, share, layout, can_map(self.kernel))
+        facts = {"num_modes": len(components), "shape": components[0].shape}
+        outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
+        self.spend_values(_PROBES * len(components))
+        if outside > _MOST_OUTSIDE:
+            self.attempts.append(Attempt(source, Refusal.HARD_BOUND, **facts))  # type: ignore[arg-type]
+            return None
+        path = from_base(self.path, reference)
+        num = self.num_particles if source is Source.DRIVERS else self._num_particles(before)
+        pilot = self.pilot(path, num, self.left)
+        refusal = neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
+        if not pilot.reached:
+            refusal = Refusal.NOT_REACHED
+        elif before is not None:
+            longer = pilot.barrier > (SHORT if source is Source.PILOT else _LONGEST) * before.barrier
+            found_more = less_mass(pilot, before) is not None
+            refusal = less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
+        self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
+        return (path, pilot) if refusal is None else None
+
+    def _num_particles(self, before: Pilot | None) -> int:
+        """More in each round, and enough for a fit in so many dimensions, as far as a part of what is left allows."""
+        if before is None:
+            return self.num_particles
+        num = before.state.log_weights.shape[0]
+        per_step = self.kernel.num_steps * self.kernel.cost.total
+        affordable = int(_ROUND_SHARE * self.left / (2 + (before.betas.size - 1) * per_step))
+        wanted = max(_GROWTH * num, _PER_DIMENSION * self.evaluator.dimension)
+        return int(np.clip(affordable, num, min(wanted, _MOST_PARTICLES)))
+
+    def pilot(self, path: AbstractPath[Any], num_particles: int, max_cost: float) -> Pilot:
+        kernel = self.kernel
+        if isinstance(path.base, Reference) and path.base.is_mapped and isinstance(kernel, HMC | MALA):
+            # In the coordinates of the map a covariance from few particles would add more noise than it tells.
+            few = num_particles < 10 * self.evaluator.dimension
+            if few and kernel.preconditioner == "dense":
+                kernel = dataclasses.replace(kernel, preconditioner="diagonal")
+        stream = self.stream.fold(self.num_pilots)
+        self.num_pilots += 1
+        pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=stream, max_cost=max_cost)
+        self.spent += pilot.cost
+        return pilot
