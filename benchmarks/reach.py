@@ -1,19 +1,20 @@
 """The front door on targets that are far away, badly scaled, curved or in many dimensions.
 
-    python benchmarks/reach.py [names of targets] [--seeds N] [--budget EVALUATIONS] [--verdicts]
+    python benchmarks/reach.py [names of targets] [--seeds N] [--budget EVALUATIONS] [--verdicts] [--out FILE]
 
 Runs `qpaths.evidence` on each target of `benchmarks/targets.py` with the budget at which its error is wanted, ascents
 and pilots included, a gradient counted as two. `wanted` is the median absolute error.
 """
 
 import argparse
+from pathlib import Path
 
 import jax
 import numpy as np
 
 jax.config.update("jax_enable_x64", True)
 
-from runner import Summary, commit, run, show  # noqa: E402
+from runner import Summary, append, commit, key_of, read, run, show  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
 
 COLUMNS = (
@@ -33,11 +34,17 @@ COLUMNS = (
 )
 
 
-def measure(name, num_seeds, budget, verdicts):
+def measure(name, num_seeds, budget, verdicts, file):
     problem, made_by = PROBLEMS[name](), commit()
+    budget = budget or problem.budget
+    stored = {} if file is None else {key_of(row): row for row in read(file)}
     rows = []
     for seed in range(num_seeds):
-        row = run(name, problem, seed, budget or problem.budget, made_by)
+        row = stored.get((name, seed, budget))
+        if row is None:
+            row = run(name, problem, seed, budget, made_by)
+            if file is not None:
+                append(file, row)
         rows.append(row)
         if verdicts and "raised" not in row:
             error = row["log_evidence"] - row["truth"]
@@ -69,11 +76,12 @@ def main():
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--budget", type=int, help="another one than that at which the error is wanted")
     parser.add_argument("--verdicts", action="store_true", help="also print what each run says")
+    parser.add_argument("--out", type=Path, help="a file of rows; runs that are in it are not made again")
     arguments = parser.parse_args()
     show(*COLUMNS)
     show(*("---" for _ in COLUMNS))
     for name in arguments.names or PROBLEMS:
-        measure(name, arguments.seeds, arguments.budget, arguments.verdicts)
+        measure(name, arguments.seeds, arguments.budget, arguments.verdicts, arguments.out)
 
 
 if __name__ == "__main__":

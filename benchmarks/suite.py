@@ -34,8 +34,9 @@ SUITES = {
     "public": {name: PROBLEMS[name] for name in PUBLIC},
     "held-out": held_out.MODELS,
     "fresh": fresh.MODELS,
+    "regression": {name: PROBLEMS[name] for name in ("pima", "sonar")},
 }
-FILES = {"public": "suite.jsonl", "held-out": "held_out.jsonl", "fresh": "fresh.jsonl"}
+FILES = {name: f"{name.replace('-', '_')}.jsonl" for name in SUITES} | {"public": "suite.jsonl"}
 
 PUBLISHED = {
     "funnel": {"SMC": (-0.05, 0.44), "DDS": (-0.18, 0.07), "PIS": (-0.54, 0.07)},
