@@ -29,8 +29,8 @@ from .weighted import ENOUGH, GOOD, POOREST, weighted_fit, weights_alone
 _SHORT_CURVED, _NUM_WEIGHTED, _FINE = 0.2, 1024, 0.8
 """The same from a curved reference, since a slope that is a little off makes heavy weights far out. Draws that tell
 whether it does, and their effective share from which on another round would gain little."""
-_BETTER = 1.3
-"""How many times as many draws must be effective for noise of another shape."""
+_BETTER, _DEFENSE = 1.3, 0.2
+"""How many times as many draws must be effective for noise of another shape, and the share that keeps the old one."""
 _ROUNDS = 6
 _SETTLED = 0.85
 """Share of the length of the path before, above which a round is the last."""
@@ -151,12 +151,14 @@ class _Search(Trials):
         They suit a posterior that follows the prior (few data for each effect), the others one that follows the data.
         """
         mapped = Reference((component,), np.ones(1), self.path.base, 1.0, self.evaluator.layout, True)
-        trials = [
-            self.pilot(path, _TRIAL_PARTICLES, _TRIAL_SHARE * self.max_cost)
-            for path in (self.path, from_base(self.path, mapped))
-        ]
-        plain, other = ((trial.reached, trial.mass[0] - 2 * trial.mass[1]) for trial in trials)
-        return other >= plain
+        try:
+            other, plain = (
+                self.pilot(path, _TRIAL_PARTICLES, _TRIAL_SHARE * self.max_cost)
+                for path in (from_base(self.path, mapped), self.path)
+            )
+        except FloatingPointError:  # the map overflows, or the run from the base itself will say what is wrong
+            return False
+        return (other.reached, other.mass[0] - 2 * other.mass[1]) >= (plain.reached, plain.mass[0] - 2 * plain.mass[1])
 
     def _by_drivers_of_base(self) -> Found | None:
         """The path from optima and curvature at values of the base's hyperparameters; None where this is no use.
@@ -259,16 +261,15 @@ class _Search(Trials):
             return path, pilot
         component = fit_shapes(pilot.annealing.evaluator, pilot.state.particles.position, base.components[0])
         self.spend_values(num + _NUM_WEIGHTED)
-        shaped = from_base(path, dataclasses.replace(base, components=(component,)))
+        # The part with heavy tails stays as a defense.
+        parts, shares = (component, base.components[0]), np.array([1 - _DEFENSE, _DEFENSE])
+        shaped = from_base(path, dataclasses.replace(base, components=parts, shares=shares))
         ess_after = weights_alone(shaped, self.kernel, after, _NUM_WEIGHTED)
         if ess_after < max(_BETTER * ess, POOREST):
             return path, pilot
         if ess_after < ENOUGH:
-            affordable = pilot.cost.total < self.left
-            return (self.attempt(Source.SCANS, (component,), np.ones(1), pilot) if affordable else None) or (
-                path,
-                pilot,
-            )
+            found = self.attempt(Source.SCANS, parts, shares, pilot) if pilot.cost.total < self.left else None
+            return (path, pilot) if found is None else found
         # Weights alone are enough, and moves would be those of the same coordinates.
         length = math.sqrt(-math.log(ess_after))
         self.attempts.append(Attempt(Source.SCANS, None, length, *pilot.mass, shape=component.shape))

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import quiet
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
 from ..references.fitting import Fit, HostRows, fit_in_noise
@@ -26,7 +27,12 @@ def map_of_base(draws: HostRows) -> Component | None:
     model is not centered, and a run from the prior gets into the necks. It costs no evaluation of the target.
     """
     fitted = fit_map(draws).fitted
-    return None if fitted is None or fitted.map.is_linear else fitted
+    if fitted is None or fitted.map.is_linear:
+        return None
+    with quiet():  # scales of priors with huge tails overflow, or are lost in rounding
+        again = fitted.map.to_points(fitted.map.to_noise(draws)[0])[0]
+        is_exact = np.allclose(again, draws, rtol=1e-6, atol=1e-6 * np.std(draws, axis=0).min())
+    return fitted if is_exact else None
 
 
 def drivers_of(component: Component) -> tuple[int, ...]:

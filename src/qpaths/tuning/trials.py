@@ -26,6 +26,9 @@ _GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
 """By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
 share of what is left that their moves may cost."""
 
+_WILD = (Source.PRIOR, Source.DRIVERS)
+"""Where maps with scales that overflow far out come from. What is not a number there is not the model's fault."""
+
 Found = tuple[AbstractPath[Any], Pilot]
 """A path and its pilot."""
 
@@ -64,7 +67,8 @@ class Trials:
         share = 1.0 if source is Source.PRIOR else BASE_SHARE  # a map of the base gives coordinates, and nothing else
         layout = self.evaluator.layout
         reference = Reference(components, shares, self.path.base, share, layout, can_map(self.kernel))
-        facts = {"num_modes": len(components), "shape": components[0].shape}
+        num_modes = max(1, sum(component.wells is None for component in components))
+        facts = {"num_modes": num_modes, "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
         self.spend_values(_PROBES * len(components))
         if outside > _MOST_OUTSIDE:
@@ -72,7 +76,13 @@ class Trials:
             return None
         path = from_base(self.path, reference)
         num = self.num_particles if source is Source.DRIVERS else self._num_particles(before)
-        pilot = self.pilot(path, num, self.left)
+        try:
+            pilot = self.pilot(path, num, self.left)
+        except FloatingPointError:
+            if source not in _WILD:
+                raise
+            self.attempts.append(Attempt(source, Refusal.NOT_REACHED, **facts))  # type: ignore[arg-type]
+            return None
         refusal = neck(pilot) if source is Source.ASCENTS and len(components) == 1 else None
         if not pilot.reached:
             refusal = Refusal.NOT_REACHED
