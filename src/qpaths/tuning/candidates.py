@@ -69,7 +69,7 @@ class _Search(Trials):
         if found is not None:
             path, pilot = self._refined(*found)
         else:
-            path, pilot = self._by_drivers_of_base() or self._by_pilot()
+            path, pilot = self._by_drivers_of_base() or self._by_neck() or self._by_pilot()
             # Draws from the base may show only the strongest driver, or none. Better draws show the others.
             for step in (self._by_scans, self._by_drivers, self._refined, self._by_drivers):
                 if self.settled:
@@ -135,6 +135,19 @@ class _Search(Trials):
         values = self.evaluator.values(positions)
         self.spend_values(len(positions))
         return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
+
+    def _by_neck(self) -> Found | None:
+        """The path from where ascents ended in what may be a neck, if a small run from the base finds no more mass.
+
+        The mode of a scale may also be too small because many coordinates depend on it. Fits to draws mend that.
+        """
+        if self.neck is None:
+            return None
+        trial = self.pilot(self.path, _TRIAL_PARTICLES, _TRIAL_SHARE * self.max_cost)
+        if trial.reached and trial.mass[0] > self.neck[1].mass[0]:
+            return None
+        self.attempts = [one._replace(refusal=None) if one.refusal is Refusal.NECK else one for one in self.attempts]
+        return self.neck
 
     def _by_pilot(self) -> Found:
         if self.base_component is not None and self._is_better_mapped(self.base_component):

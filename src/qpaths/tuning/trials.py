@@ -45,6 +45,8 @@ class Trials:
         self.spent = Cost()
         self.attempts: list[Attempt] = []
         self.num_pilots = 0
+        self.neck: Found | None = None
+        """What ascents found where the draws spread far more than the curvature says."""
 
     @property
     def left(self) -> float:
@@ -90,6 +92,8 @@ class Trials:
             longer = pilot.barrier > (SHORT if source is Source.PILOT else _LONGEST) * before.barrier
             found_more = less_mass(pilot, before) is not None
             refusal = less_mass(before, pilot) or (Refusal.LONGER if longer and not found_more else None)
+        if refusal is Refusal.NECK:
+            self.neck = path, pilot
         self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
         return (path, pilot) if refusal is None else None
 
