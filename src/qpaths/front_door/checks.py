@@ -29,7 +29,7 @@ class Balance(NamedTuple):
     imbalance: float = 0.0
     """Length of the mean score in units of the draws' own spread, less what noise makes of it."""
     narrow: float = 0.0
-    """By which share of its variance a coordinate falls short of the target, less noise; or all of them, added up."""
+    """By which share of its variance a coordinate falls short of the target, less noise; or all of them together."""
     where: tuple[int, ...] = ()
     """The coordinates that are narrow; none where only the sum of all is."""
 
@@ -76,7 +76,9 @@ def _narrowness(virials: Float[np.ndarray, "runs d"]) -> tuple[float, tuple[int,
     from scipy.special import stdtr
 
     num, dimension = virials.shape
-    tested = np.column_stack([virials, np.sum(virials, axis=1)])
+    # Of many coordinates the squared distance from the center varies by sqrt(2 d): draws that miss a share p of the mass
+    # far out fall short by some p sqrt(2 d) in all coordinates together.
+    tested = np.column_stack([virials, np.sum(virials, axis=1) / (2 * dimension) ** 0.5])
     mean, noise = np.mean(tested, axis=0), np.std(tested, axis=0, ddof=1) / num**0.5
     tail = 2 * stdtr(num - 1, -mean / np.maximum(noise, 1e-300))
     tail[:-1] *= dimension  # the coordinates are one family of tests, and the sum is another
