@@ -173,6 +173,17 @@ def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
     assert (values.log_target[2:] == -np.inf).all()
 
 
+def test_nan_where_no_draw_of_the_base_is_counts_as_no_mass():
+    """Also near a reference that is far too wide. Where the base has mass, NaN is the density's fault and stays."""
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    fitted = fit_reference(100 * np.random.default_rng(0).standard_normal((500, 2))).fitted
+    reference = Reference((fitted,), np.ones(1), base, 0.05, layout_of(qp.GeometricPath(base, base)))
+    path = qp.GeometricPath(reference, qp.Density(lambda x: jnp.where(x[0] > 2.0, jnp.nan, -jnp.sum(x**2))))
+    log_target = HostEvaluator(path, layout_of(path), False).values(np.array([[100.0, 0.0], [3.0, 0.0]])).log_target
+    assert log_target[0] == -np.inf
+    assert np.isnan(log_target[1])
+
+
 def test_draws_whose_squares_overflow_have_no_groups():
     """A prior with huge tails: nothing is fitted, and no bare error."""
     x = np.random.default_rng(4).standard_normal((300, 3))

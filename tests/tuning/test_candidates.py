@@ -99,6 +99,43 @@ def test_scales_of_single_effects_are_no_hyperparameters():
     assert drivers_of(map_of_base(draws)) == ()
 
 
+def regression(num_rows=80, num_predictors=40):
+    """Predictors that resemble their neighbors, and noise of an unknown scale, whose mode is far too small."""
+    rng = np.random.default_rng(5)
+    design = rng.standard_normal((num_rows, num_predictors))
+    for j in range(1, num_predictors):
+        design[:, j] = 0.95 * design[:, j - 1] + 0.3 * design[:, j]
+    response = design @ rng.normal(0.0, 0.5, num_predictors) + rng.normal(0.0, 0.5, num_rows)
+
+    def log_target(x):
+        of_data = norm.logpdf(response, design @ x[1:], jnp.exp(x[0]))
+        return jnp.sum(norm.logpdf(x)) + jnp.sum(of_data)
+
+    grid = np.linspace(-5.0, 4.0, 901)
+    values, vectors = np.linalg.eigh(design @ design.T)
+    variances = values + np.exp(2 * grid)[:, None]
+    logs = -0.5 * np.sum(np.log(2 * np.pi * variances) + (vectors.T @ response) ** 2 / variances, axis=1)
+    return log_target, float(jax.nn.logsumexp(logs + norm.logpdf(grid)) + np.log(0.01))
+
+
+def test_a_mode_whose_curvature_disagrees_with_the_draws_is_a_start_if_the_base_finds_less():
+    log_target, truth = regression()
+    choice = choose(log_target, 41)
+    assert Source.BASE not in [attempt.source for attempt in choice.attempts]
+    assert choice.pilot.barrier < 2
+    value, error = choice.pilot.mass
+    assert abs(value - truth) < 4 * error < 0.4
+
+
+def test_a_map_that_overflows_is_none_of_the_prior():
+    """Precisions of a gamma distribution with shape 0.01 span hundreds of orders of magnitude."""
+    rng = np.random.default_rng(0)
+    log_precision = np.log(rng.uniform(size=NUM_OF_BASE)) / 0.01
+    effects = np.exp(-0.5 * np.maximum(log_precision, -1000.0))[:, None] * rng.standard_normal((NUM_OF_BASE, 6))
+    component = map_of_base(np.column_stack([log_precision, effects]))
+    assert component is None
+
+
 def local_scales(data):
     """Normal means whose scales are unknown, each by itself: log scales are standard normal."""
     num = len(data)
