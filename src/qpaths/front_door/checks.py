@@ -76,8 +76,8 @@ def _narrowness(virials: Float[np.ndarray, "runs d"]) -> tuple[float, tuple[int,
     from scipy.special import stdtr
 
     num, dimension = virials.shape
-    # In d dimensions the squared distance from the center varies by sqrt(2 d): draws that miss a share p of the mass far
-    # out fall short by some p sqrt(2 d) in all coordinates together.
+    # In d dimensions the squared distance from the center varies by sqrt(2 d): draws that miss a share p of the mass
+    # far out fall short by some p sqrt(2 d) in all coordinates together.
     tested = np.column_stack([virials, np.sum(virials, axis=1) / (2 * dimension) ** 0.5])
     mean, noise = np.mean(tested, axis=0), np.std(tested, axis=0, ddof=1) / num**0.5
     tail = 2 * stdtr(num - 1, -mean / np.maximum(noise, 1e-300))
