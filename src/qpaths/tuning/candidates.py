@@ -264,6 +264,8 @@ class _Search(Trials):
         base: Any = path.base
         if not is_fitted(base) or not base.is_mapped or len(base.components) > 1 or base.components[0].wells:
             return path, pilot
+        if base.components[0].map.modulation is not None:  # drivers need their heavy tails
+            return path, pilot
         num = num_shaped(self.evaluator.dimension)
         if not pilot.reached or num + 2 * _NUM_WEIGHTED > self.left:
             return path, pilot
