@@ -63,6 +63,8 @@ class _Search(Trials):
         self.settled = False
         self.drivers: tuple[int, ...] = ()
         self.base_component: Component | None = None
+        self.first: Pilot | None = None
+        """A run from the base that was made already."""
 
     def run(self) -> Choice:
         found = self._by_ascents()
@@ -136,6 +138,10 @@ class _Search(Trials):
         self.spend_values(len(positions))
         return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
 
+    @property
+    def _trial_cost(self) -> float:
+        return _TRIAL_SHARE * self.max_cost
+
     def _by_neck(self) -> Found | None:
         """The path from where ascents ended in what may be a neck, if a small run from the base finds no more mass.
 
@@ -143,7 +149,10 @@ class _Search(Trials):
         """
         if self.neck is None:
             return None
-        trial = self.pilot(self.path, _TRIAL_PARTICLES, _TRIAL_SHARE * self.max_cost)
+        is_small = self.num_particles <= _TRIAL_PARTICLES
+        num, cost = (self.num_particles, 0.75 * self.left) if is_small else (_TRIAL_PARTICLES, self._trial_cost)
+        trial = self.pilot(self.path, num, cost)
+        self.first = trial if is_small else None
         if trial.reached and trial.mass[0] > self.neck[1].mass[0]:
             return None
         self.attempts = [one._replace(refusal=None) if one.refusal is Refusal.NECK else one for one in self.attempts]
@@ -154,7 +163,7 @@ class _Search(Trials):
             found = self.attempt(Source.PRIOR, (self.base_component,), np.ones(1))
             if found is not None:
                 return found
-        first = self.pilot(self.path, self.num_particles, 0.75 * self.left)
+        first = self.first or self.pilot(self.path, self.num_particles, 0.75 * self.left)
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
 
@@ -166,7 +175,7 @@ class _Search(Trials):
         mapped = Reference((component,), np.ones(1), self.path.base, 1.0, self.evaluator.layout, True)
         try:
             other, plain = (
-                self.pilot(path, _TRIAL_PARTICLES, _TRIAL_SHARE * self.max_cost)
+                self.pilot(path, min(_TRIAL_PARTICLES, self.num_particles), self._trial_cost)
                 for path in (from_base(self.path, mapped), self.path)
             )
         except FloatingPointError:  # the map overflows, or the run from the base itself will say what is wrong

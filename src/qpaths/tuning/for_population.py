@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from ..algorithms.islands import NUM_ISLANDS
 from ..arrays import RandomKey
 from ..cost import Cost
 from ..evaluation import stream_for
@@ -27,8 +26,6 @@ _MOST_WEIGHTED = 2.0
 """Length of a path below which weights alone may be better than moves."""
 _PROBED, _PROBED_SHARE = (512, 4096), 0.2
 """Draws that tell whether they are: the fewest and the most, and their share of what is left for pilots."""
-_FEWEST_PARTICLES = 200
-"""Of each island, which steps that moves call for must leave."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _SEEDS, _FEWEST = 2, 32
@@ -110,11 +107,7 @@ def tune_population(
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        efforts = pilot.lengths * pilot.num_moves
         num_steps = max(2, math.ceil(pilot.barrier / _STEP_LENGTH))
-        num_steps = max(
-            num_steps, min(math.ceil(np.sum(efforts) / _STEP_LENGTH), _most_steps(budget, allowance, kernel))
-        )
         if pilot.barrier < _MOST_WEIGHTED and path.is_pointwise:
             num = int(np.clip(_PROBED_SHARE * allowance.left, *_PROBED))
             ess = weights_alone(path, kernel, streams[1], num)
@@ -122,16 +115,10 @@ def tune_population(
             if ess > ENOUGH or _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
                 num_steps = 1
                 notes.append(Note.WEIGHTS(ess=ess))
-        betas = np.unique(respace(betas, efforts, 1 + num_steps))  # two may be one, next to beta = 1
+        betas = np.unique(respace(betas, pilot.lengths, 1 + num_steps))  # two may be one, next to beta = 1
     if betas.size > 2:
         notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
-
-
-def _most_steps(budget: int, allowance: _Allowance, kernel: AbstractKernel[Any]) -> int:
-    """Steps that a batch of islands can be moved in with what is left of the budget."""
-    each = NUM_ISLANDS * _FEWEST_PARTICLES * kernel.num_steps * kernel.cost.total
-    return int((budget - allowance.spent.total) / each)
 
 
 def _moves_error(barrier: float, num_steps: int, kernel: AbstractKernel[Any]) -> float:
