@@ -1,9 +1,9 @@
 """Maps of a prior whose coordinates are pulled toward data, as those of a hierarchical model are.
 
-A coordinate that is normal with mean m and scale s given earlier ones, and of which the data say `a` with precision p,
-is normal again, with mean `m + (a - m) k` and scale `s sqrt(1 - k)`, where `k = p s^2 / (1 + p s^2)`. If earlier
-coordinates make s small, the data do not count and the coordinate follows its prior; if they make it large, the data
-alone count. No mean and log scale that are linear in earlier coordinates do both.
+Let a coordinate be normal with mean m and scale s given earlier ones, and let the data say `a` with precision p. Then
+it is normal again. Its mean is `m + (a - m) k` and its scale `s sqrt(1 - k)`, where `k = p s^2 / (1 + p s^2)`.
+If earlier coordinates make s small, the data do not count and the coordinate follows its prior; if they make it large,
+the data alone count. No mean and log scale that are linear in earlier coordinates do both.
 """
 
 from typing import Any, NamedTuple

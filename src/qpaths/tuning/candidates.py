@@ -183,7 +183,7 @@ class _Search(Trials):
         return (other.reached, other.mass[0] - 2 * other.mass[1]) >= (plain.reached, plain.mass[0] - 2 * plain.mass[1])
 
     def _by_drivers_of_base(self) -> Found | None:
-        """The path from optima and curvature at values of the base's hyperparameters; None where this is no use.
+        """The path from optima and curvature at values of the base's hyperparameters; None where this fails.
 
         A map of the base shows which of its coordinates drive the scales of others.
         """
