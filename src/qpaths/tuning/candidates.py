@@ -295,7 +295,7 @@ class _Search(Trials):
             found = self.attempt(Source.SCANS, parts, shares, pilot) if pilot.cost.total < self.left else None
             return (path, pilot) if found is None else found
         # Weights alone are enough, and moves would be those of the same coordinates.
-        length = math.sqrt(-math.log(ess_after))
+        length = math.sqrt(-math.log(min(ess_after, 0.999)))
         self.attempts.append(Attempt(Source.SCANS, None, length, *pilot.mass, shape=component.shape))
         return shaped, pilot._replace(lengths=pilot.lengths * (length / pilot.barrier))
 
