@@ -51,7 +51,7 @@ LAYERS = [
     ["references.fitting"],
     ["references.wells"],
     ["references"],
-    ["algorithms.islands"],
+    ["algorithms.islands", "algorithms.continued"],
     ["algorithms"],
     ["tuning.pilot", "tuning.compare", "tuning.weighted", "tuning.heuristics"],
     ["tuning.choices", "tuning.fits"],

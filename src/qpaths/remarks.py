@@ -133,6 +133,10 @@ class Finding(Kind):
         "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
         "larger budget, or a base nearer to the target"
     )
+    ROUTES = (
+        "two searches for a start of the path found masses that differ by {apart:.2g} nats: one of them has missed a part "
+        "of the target, and both may have; give a larger budget, or reparameterize the model"
+    )
     SCORES = (
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
         "target was not reached, perhaps the neck of a funnel; reparameterize the model"
@@ -144,6 +148,11 @@ class Finding(Kind):
     MISSED_MODE = (
         "the draws miss a mode or an end of the target along {coordinate}: {expected:.1%} of the mass belongs there, "
         "and {found:.1%} of the draws are there; give a larger budget, or a base that is closer to all modes"
+    )
+    DRIFT = (
+        "moved on, the draws drift to places that the run reached too rarely: {before:.1%} of the draws are there, and "
+        "{after:.1%} belong there, so the log evidence may be {error:.2g} nats too small; give a larger budget, or "
+        "reparameterize the model"
     )
     ACCEPTANCE = (
         "moves are rarely accepted ({acceptance:.0%} at beta = {beta:.3g}): the scales of the target may differ from "
@@ -158,6 +167,10 @@ class Finding(Kind):
     DISAGREEMENT = (
         "islands disagree by more than the standard errors that they report: moves may not cross between parts of the "
         "target; give a larger budget, or more moves"
+    )
+    SPREAD = (
+        "single islands differ by {spread:.2g} nats (standard deviation): the largest of such estimates decide, and more "
+        "islands may find larger ones; give a larger budget, or reparameterize the model"
     )
     LAG = (
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
@@ -217,6 +230,10 @@ class Remark:
         values = dict(self.values)
         parts = [part for part in self.kind.template.split("|") if _is_known(part, values)]
         return "".join(parts).format(**values)
+
+    def with_values(self, **values: Any) -> "Remark":
+        """The same remark with other numbers."""
+        return Remark(self.kind, tuple({**dict(self.values), **values}.items()))
 
     def as_dict(self) -> dict[str, Any]:
         """The record as JSON can hold it."""

@@ -201,7 +201,7 @@ def test_evidence_says_that_the_answer_is_wrong():
             log_likelihood=lambda x: jnp.sum(norm.logpdf(1.0, x, 0.5)),
             sample_prior=lambda key: 4 * jax.random.normal(key, (2,)),
             key=jax.random.key(0),
-            budget=20_000,
+            budget=60_000,
         )
     assert result.verdict.level == "wrong"
 

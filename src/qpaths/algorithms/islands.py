@@ -1,6 +1,7 @@
 """Independent runs of SMC with frozen settings, and the one estimate they make together."""
 
 import dataclasses
+import math
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -10,7 +11,7 @@ from jaxtyping import Float
 
 from .._types import Point
 from ..annealing import Annealing, State, anneal
-from ..arrays import stack, to_host
+from ..arrays import logsumexp, stack, to_host
 from ..cost import Cost
 from ..evaluation import AbstractEvaluator, evaluator_of, together
 from ..kernels import AbstractKernel
@@ -33,6 +34,10 @@ _HEAVY_ALONE, _HEAVY_MOVED = 1.0, 0.5
 the base in a reference bounds, and of particles that are moved, which lose such a tail in every step."""
 
 
+_MOST_VARIANCE = 500.0
+"""Of log evidences, so that its exponential is a number."""
+
+
 class Islands(NamedTuple):
     """What independent runs found; the first axis of every array is the run."""
 
@@ -52,14 +57,23 @@ class Islands(NamedTuple):
         """Log of the mean evidence, which is unbiased as each is, and its standard error.
 
         There are two views of the error: what each run says of itself, and how the runs differ. The larger one counts.
+        The spread of n runs saturates at `sqrt(n)` where one of them is most of the mean, and then says little. So it
+        counts at least as much as n log-normal estimates would spread whose logs differ as these do.
         """
         log_mean = float(log_mean_exp(self.log_evidence))
         relative = np.exp(self.log_evidence - log_mean)
         num = relative.size
         # The median: a single run may report far too much, and all have the same error.
         within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
-        between = few_replicas(num) * float(np.std(relative, ddof=1)) / num**0.5
+        implied = math.log1p(math.expm1(min(self.spread**2, _MOST_VARIANCE)) / num) ** 0.5
+        between = few_replicas(num) * max(float(np.std(relative, ddof=1)) / num**0.5, implied)
         return log_mean, max(within, between) + self.missing + self.unseen
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the runs' log evidences, of those that found any mass."""
+        found = self.log_evidence[np.isfinite(self.log_evidence)]
+        return float(np.std(found, ddof=1)) if found.size > 1 else 0.0
 
     @property
     def missing(self) -> float:
@@ -80,14 +94,23 @@ class Islands(NamedTuple):
 
     @property
     def unseen(self) -> float:
-        """Mass beyond the largest weight, in nats, where the tail is too heavy for the mean to be trusted; or zero.
+        """What mass beyond the largest weight adds to the standard error, in nats.
 
-        It is `n^(k - 1)` of a Pareto distribution, for all draws that only get weights, and for the particles of one
-        run in each of its steps where they are moved.
+        Of draws that only get weights, a share of about `k w / (1 - k)` lies beyond the largest weight w if their tail
+        is that of a Pareto distribution with index k. A typical run misses it. Half of it is added, so that two
+        standard errors reach so far. Beyond an index of 1 the mean is not to be trusted at all. Of particles that are
+        moved it is `n^(k - 1)` of those of one run in each of its steps, where the tail is heavy.
         """
-        num_steps, index, shape = self.stats["length"].shape[1], self.tail_index, self.log_weights.shape
-        least, num = (_HEAVY_ALONE, shape[0] * shape[1]) if num_steps == 1 else (_HEAVY_MOVED, shape[1])
-        return float(num_steps * num ** min(index - 1, 0.0)) if index > least else 0.0
+        num_steps, index = self.stats["length"].shape[1], self.tail_index
+        if num_steps > 1:
+            return float(num_steps * self.log_weights.shape[1] ** min(index - 1, 0.0)) if self.is_heavy else 0.0
+        largest = float(np.exp(np.max(self.log_weights) - logsumexp(self.log_weights.ravel())))
+        return 1.0 if self.is_heavy else float(np.clip(0.5 * largest * index / max(1 - index, 1e-9), 0.0, 1.0))
+
+    @property
+    def is_heavy(self) -> bool:
+        """Whether the tail of the weights is too heavy for the mean to be trusted."""
+        return self.tail_index > (_HEAVY_ALONE if self.stats["length"].shape[1] == 1 else _HEAVY_MOVED)
 
     @property
     def disagreement(self) -> float:

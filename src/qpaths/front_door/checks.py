@@ -1,15 +1,19 @@
 """Checks of the draws in the end."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from ..algorithms.continued import NUM_DRAWS, Drift, continued, size_for
 from ..algorithms.islands import Islands
-from ..arrays import quiet
+from ..arrays import quiet, softmax
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator
-from ..numerics import log_mean_exp
+from ..evaluation import AbstractEvaluator, evaluator_of
+from ..kernels import FrozenKernel
+from ..numerics import log_ess, log_mean_exp
+from ..recipe import Recipe
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
@@ -19,8 +23,10 @@ NUM_PROBES = 256
 """Points beyond the draws at which a target without hard bounds must have mass."""
 _NUM_JUMPS, _NEAR, _JUMP, _JUMPING = 64, 0.2, 0.02, 0.04
 """Draws near which jumps are looked for, how near in differences of draws, nats that are a jump, and their share."""
+_CONTINUED_SHARE, _CONTINUED_LEAST = 0.1, 10_000.0
+"""Of the evaluations of a run, those with which its draws are moved on, and how many these are at least."""
 COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * _NUM_JUMPS)
-"""Of all checks of the draws, at most."""
+"""Of the checks of scores, at most."""
 
 
 class Balance(NamedTuple):
@@ -106,6 +112,30 @@ def _intercept(
     residual = np.sqrt(np.sum(np.square(wanted - explained @ coefficients), axis=0) / freedom)
     leverage = 1 / num + center @ np.linalg.pinv(explained.T @ explained) @ center
     return scores.mean(axis=0) - center @ coefficients, residual * leverage**0.5, freedom
+
+
+def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: float, stream: Any) -> tuple[Drift, Cost]:
+    """Whether the draws stay where they are when they are moved on; and the cost, at most what is left.
+
+    A tail or a ridge that every island reaches too rarely shows. A mode that no move leads to does not.
+    """
+    kernel: Any = recipe.kernel
+    weights = np.asarray(softmax(islands.log_weights.ravel()), float)
+    most = min(max(_CONTINUED_SHARE * spent.total, _CONTINUED_LEAST), num_left)
+    size = size_for(most, kernel) if isinstance(kernel, FrozenKernel) else None
+    if size is None or not np.isfinite(weights).all():
+        return Drift(), Cost()
+    first, order, moves = stream.split(3)
+    cumulative = np.cumsum(weights)
+    places = (np.arange(NUM_DRAWS) + np.asarray(first.uniform((1,)))) / NUM_DRAWS * cumulative[-1]
+    chosen = np.minimum(np.searchsorted(cumulative, places), weights.size - 1)
+    chosen = chosen[np.argsort(np.asarray(order.uniform((NUM_DRAWS,))))]
+    evaluator = evaluator_of(recipe.path, moves, with_slopes=kernel.with_slopes)
+    points = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[chosen], islands.samples)
+    draws = np.asarray(evaluator.layout.rows(points))
+    effective = float(np.exp(log_ess(islands.log_weights.ravel())))
+    found = continued(evaluator, kernel, draws, effective, size, moves)
+    return found.drift, found.cost
 
 
 def _draws_with_mass(evaluator: AbstractEvaluator, islands: Islands) -> Float[np.ndarray, "n d"]:

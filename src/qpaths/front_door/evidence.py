@@ -1,6 +1,5 @@
 """The log evidence of a model: pilots, islands, checks, verdict."""
 
-import math
 import os
 import time
 import warnings
@@ -27,12 +26,12 @@ from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .checks import COST as CHECKS_COST
-from .checks import Balance, balance
+from .checks import balance, drift_of_draws
 from .endpoints import check_alone, check_not_on_simplex, model_path, named_errors, named_model, path_given, with_names
-from .findings import findings
+from .findings import Checks, findings
 from .inputs import pace, probe
 from .limits import Limits
-from .missed import Missed, missed_modes
+from .missed import missed_modes
 from .sampler import coordinate_names
 
 _BLIND_STEPS = 10
@@ -181,17 +180,21 @@ def evidence(
                 bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
                 chosen += (bounds,)
             islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
-        balanced = Balance()
+        checks = Checks()
         if kernel.with_slopes:
-            balanced = balance(evaluator, islands)
+            checks = checks._replace(balance=balance(evaluator, islands))
             extra += CHECKS_COST
         try:
-            left = limits.budget - (spent + extra).total
+            left = limits.left(spent + extra, time.monotonic() - started)
+            drift, cost = drift_of_draws(state.recipe, islands, spent, left, check_stream.fold(2))
+            checks, extra = checks._replace(drift=drift), extra + cost
+            left = limits.left(spent + extra, time.monotonic() - started)
             missed, num = missed_modes(evaluator, islands, spent.total, left, check_stream.fold(1))
-            extra += Cost(target=num)
+            checks, extra = checks._replace(missed=missed), extra + Cost(target=num)
         except (KeyboardInterrupt, LostWorkersError):
-            missed, stopped = Missed(), limits.interrupted(spent, state.recipe.num_evaluations)
-    found = findings(islands, state.recipe, balanced, missed, coordinate_names(evaluator.layout))
+            stopped = limits.interrupted(spent, state.recipe.num_evaluations)
+    stopped = stopped.with_values(spent=(spent + extra).total)
+    found = findings(islands, state.recipe, checks, coordinate_names(evaluator.layout))
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
     _warn(found)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
@@ -199,8 +202,7 @@ def evidence(
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
     verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    extra_error = math.hypot(balanced.error, missed.error)
-    result = islands.result(state.recipe.betas, extra_error, spent + extra, status, verdict)
+    result = islands.result(state.recipe.betas, checks.error, spent + extra, status, verdict)
     return with_names(result, model, data)
 
 

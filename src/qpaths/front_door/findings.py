@@ -1,9 +1,11 @@
 """What looks unreliable in the islands of a run."""
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
+from ..algorithms.continued import Drift
 from ..algorithms.islands import FEW_SURVIVE, Islands
 from ..numerics import log_ess
 from ..recipe import Recipe
@@ -19,12 +21,26 @@ _DISAGREEMENT = 0.9999
 _LAG_NOISE = 2.0
 """Standard errors of the mean lag of all islands that are not held against a run."""
 _MOST_ERROR, _FEWEST = 0.5, 100
-"""A standard error and an effective sample size beyond which no answer is called sound."""
+"""A standard error, also of a single island, and an effective sample size beyond which no answer is called sound."""
 
 
-def findings(islands: Islands, recipe: Recipe, balance: Balance, missed: Missed, names: list[str]) -> list[Remark]:
+class Checks(NamedTuple):
+    """What checks of the draws of a run have shown."""
+
+    balance: Balance = Balance()
+    missed: Missed = Missed()
+    drift: Drift = Drift()
+
+    @property
+    def error(self) -> float:
+        """What they add to the standard error."""
+        return math.hypot(self.balance.error, self.missed.error, self.drift.error)
+
+
+def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str]) -> list[Remark]:
     """All findings about a run with a recipe, those of its pilots included; `names` are those of the coordinates."""
-    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, math.hypot(balance.error, missed.error))]
+    balance, missed, drift = checks
+    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, checks.error)]
     if balance.imbalance > 0:
         found.append(Finding.SCORES(imbalance=balance.imbalance))
     if balance.narrow > 0:
@@ -32,6 +48,8 @@ def findings(islands: Islands, recipe: Recipe, balance: Balance, missed: Missed,
         found.append(Finding.NARROW(where=where, short=balance.narrow))
     if missed.error > 0:
         found.append(Finding.MISSED_MODE(**missed._asdict()))
+    if drift.error > 0:
+        found.append(Finding.DRIFT(before=drift.before, after=drift.after, error=drift.error))
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
     worst = int(np.argmin(np.nan_to_num(acceptance, nan=1.0)))  # nothing moves at the last beta
@@ -51,7 +69,8 @@ def _of_islands(islands: Islands) -> list[Remark]:
     lost = int(np.sum(~np.isfinite(islands.log_evidence)))
     if lost:
         return [Finding.LOST_ISLANDS(num=lost, total=int(islands.log_evidence.size))]
-    return [Finding.DISAGREEMENT()] if islands.disagreement > _DISAGREEMENT else []
+    found = [Finding.DISAGREEMENT()] if islands.disagreement > _DISAGREEMENT else []
+    return found + ([Finding.SPREAD(spread=islands.spread)] if islands.spread > _MOST_ERROR else [])
 
 
 def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
@@ -64,7 +83,7 @@ def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
         found.append(Finding.LAG(lag=lag, error=error))
     if not error <= _MOST_ERROR:
         found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))
-    if islands.unseen > 0:
+    if islands.is_heavy:
         found.append(Finding.HEAVY_WEIGHTS(tail_index=islands.tail_index))
     ess = float(np.exp(log_ess(islands.log_weights.ravel())))
     if not ess >= _FEWEST:

@@ -18,8 +18,8 @@ _PARTICLES, _FEWEST = 512, 200
 """Particles of an island: the most, and the fewest for which two batches are better than one."""
 _WEIGHTED = 2048
 """The most particles of an island where a single step gives them weights."""
-_CHECKS_SHARE = 0.05
-"""Of the budget, kept for the scans that look for missed modes."""
+_CHECKS_SHARE = 0.13
+"""Of the budget, kept for checks: draws that are moved on, and scans that look for missed modes."""
 _ENOUGH_BATCHES = 4
 """Batches after which the cost of a wanted standard error is known well enough."""
 
@@ -76,8 +76,13 @@ class Limits(NamedTuple):
         """
         num = ((1 - _CHECKS_SHARE) * self.budget - spent.total - CHECKS_COST.total) / island.total
         if seconds > 0:
-            num = min(num, (self.seconds - elapsed) / seconds)
+            num = min(num, ((1 - _CHECKS_SHARE) * self.seconds - elapsed) / seconds)
         return max(0, math.floor(min(num, NUM_ISLANDS)))
+
+    def left(self, spent: Cost, elapsed: float) -> float:
+        """Evaluations that may still be spent after some seconds, at the pace of those that were."""
+        in_time = max(self.seconds - elapsed, 0.0) * spent.total / max(elapsed, 1e-9)
+        return min(self.budget - spent.total, in_time)
 
     def stop(
         self, islands: Islands, spent: Cost, island: Cost, pilots: Cost, seconds: float, num: int = NUM_ISLANDS

@@ -21,7 +21,7 @@ from ..references.shapes import fit_shapes, num_shaped
 from ..references.wells import fit_wells, num_scanned
 from ..remarks import Check, Refusal, Source
 from .choices import Attempt, Choice, can_map, from_base, is_fitted, less_mass
-from .fits import NUM_OF_BASE, drivers_of, fit_to_pilot, map_of_base
+from .fits import NUM_OF_BASE, drivers_of, fit_each, fit_to_pilot, map_of_base
 from .pilot import Pilot
 from .trials import SHORT, Found, Trials
 from .weighted import ENOUGH, GOOD, POOREST, weighted_fit, weights_alone
@@ -252,11 +252,7 @@ class _Search(Trials):
             source = Source.REFINED if is_fitted(path.base) else Source.PILOT
             if not self._is_worth_it(path, pilot):
                 break
-            fit = fit_to_pilot(path.base, pilot, self.base_component)
-            if fit.fitted is None:
-                self.attempts.append(Attempt(source, fit.refusal))
-                break
-            found = self.attempt(source, (fit.fitted,), np.ones(1), pilot)
+            found = self._refitted(source, path.base, pilot)
             if found is None:
                 break
             settled = found[1].barrier > _SETTLED * pilot.barrier and less_mass(found[1], pilot) is None
@@ -264,6 +260,17 @@ class _Search(Trials):
             if settled:
                 break
         return path, pilot
+
+    def _refitted(self, source: Source, base: Any, pilot: Pilot) -> Found | None:
+        """One round: the path from a fit to the draws of a pilot; each of several modes gets a fit of its own."""
+        if is_fitted(base) and len(base.components) > 1:
+            fits = fit_each(base, pilot)
+            return None if fits is None else self.attempt(source, *fits, pilot)
+        fit = fit_to_pilot(base, pilot, self.base_component)
+        if fit.fitted is None:
+            self.attempts.append(Attempt(source, fit.refusal))
+            return None
+        return self.attempt(source, (fit.fitted,), np.ones(1), pilot)
 
     def _shaped(self, path: AbstractPath[Any], pilot: Pilot) -> Found:
         """With noise of other shapes than Student's, found by scans in the coordinates of the map, where it is better.
@@ -306,7 +313,7 @@ class _Search(Trials):
             return False
         if is_fitted(base):
             short = SHORT if base.components[0].map.is_linear else _SHORT_CURVED
-            if pilot.barrier < short or len(base.components) > 1:
+            if pilot.barrier < short:
                 return False
             if pilot.barrier < SHORT:
                 self.spend_values(_NUM_WEIGHTED)

@@ -20,6 +20,10 @@ _MOST_SHIFTED, _WIDEST = 4.0, 5.0
 """Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 
 
+_TRUSTED = 1.0
+"""Length of a path from which weights show what is missing, whatever another search has found."""
+
+
 class Attempt(NamedTuple):
     """One candidate: what its pilot found, and why it is not used, if it is not."""
 
@@ -40,6 +44,20 @@ class Choice(NamedTuple):
     attempts: tuple[Attempt, ...]
     check: Check | None
     cost: Cost
+    disagreement: float = 0.0
+    """Nats by which the mass that two searches found differs beyond noise."""
+
+    def or_better(self, other: "Choice") -> "Choice":
+        """The one of two choices that finds more mass, or else the one with the shorter path."""
+        lost = less_mass(other.pilot, self.pilot) is not None, less_mass(self.pilot, other.pilot) is not None
+        if self.pilot.reached != other.pilot.reached:
+            better = self if self.pilot.reached else other
+        elif lost[0] != lost[1]:
+            better = other if lost[0] else self
+        else:
+            better = min(self, other, key=lambda one: one.pilot.barrier)
+        apart = abs(self.pilot.mass[0] - other.pilot.mass[0]) if any(lost) else 0.0
+        return better._replace(disagreement=apart if better.pilot.barrier > _TRUSTED else 0.0)
 
     @property
     def used(self) -> Attempt:
@@ -64,9 +82,12 @@ class Choice(NamedTuple):
     @property
     def findings(self) -> tuple[Remark, ...]:
         """What looks unreliable about it."""
+        found = []
         if self.used.num_modes > 1 and self.check is not Check.CONFIRMED:
-            return (Finding.UNCONFIRMED(num_modes=self.used.num_modes),)
-        return ()
+            found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
+        if self.disagreement > 0:
+            found.append(Finding.ROUTES(apart=self.disagreement))
+        return tuple(found)
 
 
 def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import quiet
+from ..arrays import quiet, softmax
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
 from ..references.fitting import Fit, HostRows, fit_in_noise
@@ -16,8 +16,11 @@ NUM_OF_BASE = 1024
 """Draws from the base to which a map is fitted."""
 _MOST_DRIVERS, _LEAST_DRIVEN = 2, 0.5
 """Hyperparameters of which optima and curvature can be functions, and the share of all others that each must drive."""
-_FEWEST_PER_DIMENSION = 5
-"""Draws below which a covariance is not fitted to them where the curvature is known."""
+_FEWEST_PER_DIMENSION, _FEWEST_OF_MODE = 5, 64
+"""Draws for each dimension below which a covariance is not fitted to them where the curvature is known, and draws of one
+mode of several below which it keeps its component."""
+_LEAST_SHARE = 0.01
+"""Of a mode of several."""
 
 
 def map_of_base(draws: HostRows) -> Component | None:
@@ -43,6 +46,28 @@ def drivers_of(component: Component) -> tuple[int, ...]:
     driven = np.sum(fitted.slopes != 0, axis=0) / (fitted.dimension - 1)
     order = np.argsort(-driven)[:_MOST_DRIVERS]
     return tuple(int(fitted.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
+
+
+def fit_each(base: Reference, pilot: Pilot) -> tuple[tuple[Component, ...], np.ndarray] | None:
+    """Components of several modes, each fitted to the draws of a pilot that are its own, and their shares.
+
+    A component with few draws stays as it is. None where all of them do.
+    """
+    positions, scores = pilot.draws
+    weights = np.asarray(softmax(pilot.state.log_weights), float)
+    logs = np.array([component.log_prob_and_slope(positions)[0] for component in base.components])
+    own = np.argmax(logs + np.log(base.shares)[:, None], axis=0)
+    fewest = _FEWEST_PER_DIMENSION * positions.shape[1]
+    components, shares = list(base.components), np.array([np.sum(weights[own == k]) for k in range(len(logs))])
+    for number in np.flatnonzero(np.bincount(own, minlength=len(logs)) >= max(fewest, _FEWEST_OF_MODE)):
+        rows = own == number
+        fitted = fit_map(positions[rows], None if scores is None else scores[rows]).fitted
+        components[number] = components[number] if fitted is None else fitted
+    if all(new is old for new, old in zip(components, base.components, strict=True)):
+        return None
+    # A mode that no draw of the pilot is in keeps a little: it was found, and the pilot may have lost it.
+    shares = np.maximum(shares, _LEAST_SHARE)
+    return tuple(components), shares / np.sum(shares)
 
 
 def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None) -> Fit:

@@ -20,6 +20,9 @@ from .weighted import ENOUGH, weights_alone
 
 PILOT_SHARE = 0.25
 """Of the budget, for all pilots together."""
+_HARD, _AGAIN_SHARE = 2.5, 0.35
+"""Length of a path after which another search with more particles is worth more than islands, and its share of the
+budget."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
 _MOST_WEIGHTED = 2.0
@@ -88,13 +91,18 @@ def tune_population(
     reference = reference and path.is_pointwise
     allowance = _Allowance(int(PILOT_SHARE * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
-    streams = stream_for(key, path, pilots=True).split(3)
+    streams = stream_for(key, path, pilots=True).split(4)
     notes: list[Remark] = []
     findings: tuple[Remark, ...] = ()
     if reference:
         choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left))
-        path, pilot = choice.path, choice.pilot
         allowance.spend(choice.cost)
+        if choice.pilot.barrier > _HARD or not choice.pilot.reached:
+            allowance.left += int(_AGAIN_SHARE * budget)
+            again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left))
+            allowance.spend(again.cost)
+            choice = choice.or_better(again)
+        path, pilot = choice.path, choice.pilot
         notes, findings = list(choice.notes), choice.findings
     else:
         max_cost = float(allowance.left)

@@ -11,7 +11,7 @@ from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
 from ..references.components import Component
 from ..references.reference import Reference, share_outside
-from ..remarks import Refusal, Source
+from ..remarks import Refusal, Shape, Source
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
 from .pilot import Pilot, run_pilot
@@ -68,7 +68,9 @@ class Trials:
         """The path from a reference and its pilot, unless it is refused; either is recorded."""
         share = 1.0 if source is Source.PRIOR else BASE_SHARE  # a map of the base gives coordinates, and nothing else
         layout = self.evaluator.layout
-        reference = Reference(components, shares, self.path.base, share, layout, can_map(self.kernel))
+        # The coordinates of one mode's curved map are of no use at the others.
+        is_mapped = can_map(self.kernel) and (len(components) == 1 or components[0].shape is not Shape.CURVED)
+        reference = Reference(components, shares, self.path.base, share, layout, is_mapped)
         num_modes = max(1, sum(component.wells is None for component in components))
         facts = {"num_modes": num_modes, "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
