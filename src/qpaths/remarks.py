@@ -134,8 +134,8 @@ class Finding(Kind):
         "larger budget, or a base nearer to the target"
     )
     ROUTES = (
-        "two searches for a start of the path found masses that differ by {apart:.2g} nats: one of them has missed a part "
-        "of the target, and both may have; give a larger budget, or reparameterize the model"
+        "two searches for a start of the path found masses that differ by {apart:.2g} nats: one of them has missed a "
+        "part of the target, and both may have; give a larger budget, or reparameterize the model"
     )
     SCORES = (
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
@@ -169,8 +169,8 @@ class Finding(Kind):
         "target; give a larger budget, or more moves"
     )
     SPREAD = (
-        "single islands differ by {spread:.2g} nats (standard deviation): the largest of such estimates decide, and more "
-        "islands may find larger ones; give a larger budget, or reparameterize the model"
+        "single islands differ by {spread:.2g} nats (standard deviation): the largest of such estimates decide, and "
+        "more islands may find larger ones; give a larger budget, or reparameterize the model"
     )
     LAG = (
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "

@@ -17,8 +17,8 @@ NUM_OF_BASE = 1024
 _MOST_DRIVERS, _LEAST_DRIVEN = 2, 0.5
 """Hyperparameters of which optima and curvature can be functions, and the share of all others that each must drive."""
 _FEWEST_PER_DIMENSION, _FEWEST_OF_MODE = 5, 64
-"""Draws for each dimension below which a covariance is not fitted to them where the curvature is known, and draws of one
-mode of several below which it keeps its component."""
+"""Draws for each dimension below which a covariance is not fitted to them where the curvature is known, and draws of
+one mode of several below which it keeps its component."""
 _LEAST_SHARE = 0.01
 """Of a mode of several."""
 
