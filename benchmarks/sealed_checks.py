@@ -1,7 +1,8 @@
 """Importance sampling of prior times likelihood, to check the truths of `sealed.py`. It uses nothing of qpaths.
 
 Where a model has one latent value for each group, these are drawn given the other parameters: from a Student-t
-distribution about the mode of the model's own density, with the curvature there. So models of full size can be checked.
+distribution about the mode of the model's own density, with the curvature there. So most models can be checked at full
+size.
 """
 
 import jax
@@ -51,11 +52,12 @@ def by_own_density(model, num=200_000, rounds=10):
     return importance(log_joint, points, np.asarray(jax.vmap(log_likelihood)(draws)), num, rounds)
 
 
-def by_conditional_draws(model, name, num, rounds=5, freedom=20.0, num_steps=6):
+def by_conditional_draws(model, name, num, rounds=5, num_steps=6):
     """Importance sampling where the latent values called `name` are drawn given the other parameters."""
     log_prior, log_likelihood, sample_prior = model
     draws = jax.vmap(sample_prior)(jax.random.split(jax.random.key(1), num))
     size = draws.pop(name).shape[1]
+    freedom = 20.0 if size > 6 else 3.0
     unravel = ravel_pytree(jax.tree.map(lambda leaf: leaf[0], draws))[1]
     points = np.asarray(jax.vmap(lambda x: ravel_pytree(x)[0])(draws))
 
