@@ -1,4 +1,4 @@
-"""Fresh models with a latent number for each person, object or year. See `fresh.py`: no tuning decision looks at them.
+"""Fresh models with a latent number for each person, object or year. See `fresh.py`: they have been looked at.
 
 Each model is `log_prior`, `log_likelihood` and `sample_prior`; the function after it gives its log evidence.
 """

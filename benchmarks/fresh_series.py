@@ -1,5 +1,5 @@
-"""Fresh time series: a level that wanders, hidden states, a variance that moves. See `fresh.py`: no tuning decision
-looks at them.
+"""Fresh time series: a level that wanders, hidden states, a variance that moves. See `fresh.py`: they have been
+looked at.
 
 Each model is `log_prior`, `log_likelihood` and `sample_prior`; the function after it gives its log evidence.
 """

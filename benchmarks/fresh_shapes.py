@@ -1,7 +1,7 @@
 """Fresh models in few dimensions: a ridge, rings, angles, exchangeable parts, data that disagree.
 
-See `fresh.py`: no tuning decision looks at them. Each model is `log_prior`, `log_likelihood` and `sample_prior`; the
-function after it gives its log evidence.
+See `fresh.py`: they have been looked at. Each model is `log_prior`, `log_likelihood` and `sample_prior`; the function
+after it gives its log evidence.
 """
 
 import jax

@@ -2,7 +2,7 @@
 
     python benchmarks/held_out.py [names]
 
-After the fourth run these models were looked at when the library was improved. `benchmarks/fresh.py` is now the
+After the fourth run these models were looked at when the library was improved. `benchmarks/sealed.py` is now the
 held-out suite. `benchmarks/suite.py --suite held-out` still runs these models. Never remove or change a model for its
 result; add new ones instead.
 

@@ -1,9 +1,9 @@
-"""The public suite on which samplers of normalizing constants are compared, and two other suites, with defaults.
+"""The public suite on which samplers of normalizing constants are compared, and held-out suites, with defaults.
 
     python benchmarks/suite.py [names] [--suite NAME] [--seeds N] [--budget EVALUATIONS] [--out FILE] [--table]
 
-The suites are `public`, `held-out` (models that had not been looked at before its fourth run, see `held_out.py`) and
-`fresh` (models that no tuning decision has looked at, see `fresh.py`).
+The suites are `public`, `sealed` (models that no tuning decision has looked at, see `sealed.py`), and the two that were
+sealed before and have been looked at since: `held-out` (see `held_out.py`) and `fresh` (see `fresh.py`).
 
 Each run appends a row to the file (JSON lines). Runs that are there already are skipped, so that an interrupted suite
 goes on. At the end, or at once with `--table`, the rows of the file become a table.
@@ -22,6 +22,7 @@ jax.config.update("jax_enable_x64", True)
 
 import fresh  # noqa: E402
 import held_out  # noqa: E402
+import sealed  # noqa: E402
 from runner import Summary, append, commit, key_of, read, run, show  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
 
@@ -34,6 +35,7 @@ SUITES = {
     "public": {name: PROBLEMS[name] for name in PUBLIC},
     "held-out": held_out.MODELS,
     "fresh": fresh.MODELS,
+    "sealed": sealed.MODELS,
     "regression": {name: PROBLEMS[name] for name in ("pima", "sonar")},
 }
 FILES = {name: f"{name.replace('-', '_')}.jsonl" for name in SUITES} | {"public": "suite.jsonl"}
