@@ -366,7 +366,7 @@ def test_virials_tell_that_tails_are_missing():
 
 @pytest.mark.parametrize("num_steps", [1, 5])
 def test_weights_with_a_heavy_tail_widen_the_error(num_steps):
-    """The mass of a Pareto tail beyond n particles is n^(k - 1) in each step; beyond single draws it is k w / (1 - k)."""
+    """The mass of a Pareto tail beyond n particles is n^(k - 1) in each step, and beyond single draws k w / (1 - k)."""
     rng = np.random.default_rng(0)
 
     def with_tail(index):

@@ -46,15 +46,6 @@ class Drift(NamedTuple):
         return math.log1p(-self.before) - math.log1p(-min(self.after, 0.999))
 
 
-class Continued(NamedTuple):
-    """Chains from draws, and what they show."""
-
-    positions: Float[np.ndarray, "moves chains d"]
-    """Of the later half of the moves, in the coordinates of the run."""
-    drift: Drift
-    cost: Cost
-
-
 def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None:
     """Chains and moves for at most so many evaluations; long chains come first, and None is too few."""
     total = int((evaluations - NUM_DRAWS) / max(kernel.cost.total, 1)) - _CHAINS[1]
@@ -70,10 +61,11 @@ def continued(
     effective: float,
     size: tuple[int, int],
     stream: Any,
-) -> Continued:
-    """Move some of equally weighted `draws` on, with step sizes in turns, and compare where they end.
+) -> tuple[Drift, Cost]:
+    """Move some of equally weighted `draws` on, with step sizes in turns, and compare where they end; also the cost.
 
-    `draws` are `NUM_DRAWS` rows in the coordinates of the run, worth `effective` independent ones.
+    `draws` are `NUM_DRAWS` rows in the coordinates of the run, worth `effective` independent ones. `size` is the number
+    of chains and that of their moves.
     """
     num_chains, num_moves = size
     chosen = np.arange(num_chains) * len(draws) // num_chains
@@ -82,7 +74,7 @@ def continued(
         particles = evaluator.particles(draws[chosen], with_slopes=kernel.with_slopes)
         particles = kernel.equip(particles, stream)
         params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], kernel.params_at(1.0))
-        late, positions = [], []
+        late = []
         for move in range(num_moves):
             own = _shortened(params, _SHORTER[move % len(_SHORTER)])
             numbers = kernel.randomness(stream.fold(move).rows(num_chains), particles.position, 1)
@@ -90,12 +82,11 @@ def continued(
             particles, _ = kernel.transition(evaluator, 1.0, particles, numbers, own)
             if move >= num_moves // 2:
                 late.append(np.asarray(evaluator.derivative(1.0, particles.features), float))
-                positions.append(particles.position)
     before = np.asarray(evaluator.derivative(1.0, values.features), float)
     num_starts = len(np.unique(draws[chosen], axis=0))
     drift = drift_of(before, chosen, np.array(late), min(effective, float(NUM_DRAWS)), num_starts)
     cost = Cost.values(len(draws)) + kernel.start_cost(num_chains) + num_chains * num_moves * kernel.cost
-    return Continued(np.array(positions), drift, cost)
+    return drift, cost
 
 
 def _shortened(params: Any, factor: float) -> Any:

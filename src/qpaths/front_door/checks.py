@@ -134,8 +134,7 @@ def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: floa
     points = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[chosen], islands.samples)
     draws = np.asarray(evaluator.layout.rows(points))
     effective = float(np.exp(log_ess(islands.log_weights.ravel())))
-    found = continued(evaluator, kernel, draws, effective, size, moves)
-    return found.drift, found.cost
+    return continued(evaluator, kernel, draws, effective, size, moves)
 
 
 def _draws_with_mass(evaluator: AbstractEvaluator, islands: Islands) -> Float[np.ndarray, "n d"]:

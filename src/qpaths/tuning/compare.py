@@ -87,7 +87,10 @@ class Contest:
 
 
 class Winner(NamedTuple):
-    """The delta that was kept, and by how much its mean log Z-hat exceeds that of the geometric path in fresh runs."""
+    """The delta that was kept, and by how much its mean log Z-hat exceeds that of the geometric path in fresh runs.
+
+    Without a gain it is the candidate nearest to the geometric path, or that path itself where it reaches the target.
+    """
 
     delta: float
     gain: float
@@ -129,8 +132,9 @@ def compare(
     fresh = np.reshape(round_of([best, geometric] * max(2, num_each // 2), _LAST_ROUND), (-1, 2))
     gain = float(np.mean(fresh[:, 0]) - np.mean(fresh[:, 1]))
     error = float(np.hypot(_error(fresh[:, 0]), _error(fresh[:, 1])))
-    if deltas[geometric] == 0 and not gain > 2 * error:
-        return Winner(0.0, 0.0, error, num_dropped, contest.cost)
+    found_no_mass = not np.isfinite(fresh[:, 0]).all()
+    if found_no_mass or (deltas[geometric] == 0 and not gain > 2 * error):
+        return Winner(float(deltas[geometric]), 0.0, error, num_dropped, contest.cost)
     return Winner(float(deltas[best]), gain, error, num_dropped, contest.cost)
 
 

@@ -156,5 +156,7 @@ def _with_best_q(
     path = with_delta(path, winner.delta)
     best = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=pilot_stream, max_cost=float(allowance.left))
     allowance.spend(best.cost)
-    numbers = {"gain": winner.gain, "gain_se": winner.gain_se, "num_dropped": winner.num_dropped or None}
-    return path, best, Note.BETTER(q=1 - winner.delta, **numbers)
+    dropped = winner.num_dropped or None
+    if winner.gain == 0:
+        return path, best, Note.KEPT(q=1 - winner.delta, num_dropped=dropped)
+    return path, best, Note.BETTER(q=1 - winner.delta, gain=winner.gain, gain_se=winner.gain_se, num_dropped=dropped)
