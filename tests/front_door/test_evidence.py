@@ -1,5 +1,6 @@
 """The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
 
+import importlib
 import inspect
 import re
 import time
@@ -12,14 +13,15 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
+from qpaths.algorithms.continued import Drift
 from qpaths.algorithms.identities import Control, Identities
-from qpaths.algorithms.islands import Islands
+from qpaths.algorithms.islands import Islands, run_islands
 from qpaths.arrays import stack, stream_of
 from qpaths.cost import Cost
 from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
-from qpaths.front_door.checks import COST, Balance, balance
+from qpaths.front_door.checks import COST, Balance, balance, drift_of_draws
 from qpaths.front_door.endpoints import path_given
-from qpaths.front_door.findings import _of_answer
+from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
@@ -412,6 +414,50 @@ def test_pooled_error_is_the_larger_view():
     far.stats["increment_variance"][:] = 400.0
     far.stats["length"][:] = 3.0
     assert far.pooled[1] > 50
+
+
+@pytest.mark.parametrize("spread", [1.0, 2.0, 4.0])
+def test_log_normal_islands_are_covered(spread):
+    """The mean of 16 of them has an error that their own spread, which saturates, does not show."""
+    rng = np.random.default_rng(0)
+    runs = [_islands(spread * rng.standard_normal(16) - 0.5 * spread**2, 0.01) for _ in range(400)]
+    within = [abs(value) < 2 * error for value, error in (run.pooled for run in runs)]
+    assert np.mean(within) > 0.85
+    saturated = [abs(r.pooled[0]) < 2 * np.std(np.exp(r.log_evidence - r.pooled[0]), ddof=1) / 4 for r in runs]
+    assert np.mean(saturated) < np.mean(within) - 0.05
+    assert np.mean([Finding.SPREAD in [f.kind for f in _of_islands(run)] for run in runs]) > 0.99
+    assert Finding.SPREAD not in [finding.kind for finding in _of_islands(_islands(rng.normal(0, 0.1, 16), 0.1))]
+
+
+def test_draws_that_drift_are_a_finding(monkeypatch, model):
+    """Moves that leave another target as it is must be seen, and what they show widens the standard error."""
+    sound = qp.evidence(**model, key=jax.random.key(0))
+    drift = Drift(0.02, 0.2)
+    module = importlib.import_module("qpaths.front_door.evidence")  # the function has the same name
+    monkeypatch.setattr(module, "drift_of_draws", lambda *_: (drift, Cost()))
+    with pytest.warns(UserWarning, match="2.0% of the draws are there, and 20.0% belong there"):
+        found = qp.evidence(**model, key=jax.random.key(0))
+    assert str(sound.verdict.level) == "sound"
+    assert str(found.verdict.level) == "doubtful"
+    np.testing.assert_allclose(found.log_evidence_se, np.hypot(sound.log_evidence_se, np.log(0.98 / 0.8)), rtol=1e-6)
+
+
+def test_draws_without_the_tails_of_the_target_drift():
+    """The islands of a run, complete and with all draws far out left out."""
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    path = qp.GeometricPath(base, qp.Density(lambda x: -0.125 * jnp.sum(x**2)))
+    recipe = qp.tune(path, key=jax.random.key(0), budget=100_000, reference=False)
+    islands = run_islands(recipe, 1000, stream=stream_of(jax.random.key(1), host=True))
+    stream = stream_of(jax.random.key(2), host=True)
+    spent = Cost(target=500_000)
+    near = np.sum(np.square(islands.samples), axis=-1) < 4 * 4
+    cut = islands._replace(log_weights=np.where(near, islands.log_weights, -np.inf))
+    complete, cost = drift_of_draws(recipe, islands, spent, np.inf, stream)
+    assert complete.error == 0
+    assert 10_000 < cost.total <= 50_000
+    found, _ = drift_of_draws(recipe, cut, spent, np.inf, stream)
+    np.testing.assert_allclose(found.error, -np.log1p(-np.exp(-2)), rtol=0.5)  # 14 % of the mass is far out
+    assert drift_of_draws(recipe, cut, spent, 1000.0, stream) == (Drift(), Cost())
 
 
 def test_bad_input(model):

@@ -9,7 +9,7 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.references.composed import ComposedMap
 from qpaths.references.pulled import PulledMap
-from qpaths.remarks import Refusal, Shape
+from qpaths.remarks import Finding, Refusal, Shape
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
 from qpaths.tuning.fits import NUM_OF_BASE, drivers_of, map_of_base
@@ -195,6 +195,43 @@ def test_two_modes_become_two_components():
     np.testing.assert_allclose(choice.path.base.shares, [0.7, 0.3], atol=0.01)
     value, error = choice.pilot.mass
     assert abs(value) < 4 * error < 0.2
+
+
+def curved_modes(x):
+    """Two twisted modes, mirror images of each other, each with a mass of one half."""
+
+    def mode(y):
+        others = norm.logpdf(y[1:], 0.5 * (y[0] - 6) ** 2, 0.3)
+        return norm.logpdf(y[0], 6.0) + jnp.sum(others)
+
+    return jnp.logaddexp(mode(x), mode(x * jnp.array([-1.0, *[1.0] * (len(x) - 1)]))) - jnp.log(2)
+
+
+def test_each_of_several_modes_gets_a_map_of_its_own():
+    choice = choose(curved_modes, 3, 6.0, max_cost=600_000.0)
+    first, *_, last = [attempt for attempt in choice.attempts if attempt.refusal is None]
+    assert first.source is Source.ASCENTS
+    assert last.source is Source.REFINED
+    assert last.num_modes == 2
+    assert last.length < 0.85 * first.length
+    assert all(component.shape is Shape.CURVED for component in choice.path.base.components)
+    np.testing.assert_allclose(choice.path.base.shares, 0.5, atol=0.1)
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.2
+
+
+def test_the_search_that_finds_more_mass_is_used():
+    """Two searches, of which one has missed a mode."""
+    both = choose(two_modes, 3, 3.0)
+    one = choose(lambda x: jnp.log(0.3) + jnp.sum(norm.logpdf(x - 3.0, scale=0.5)), 3, 3.0)
+    for choice in (one.or_better(both), both.or_better(one)):
+        assert choice.pilot is both.pilot
+        assert choice.disagreement == 0  # the path is short, and weights would show what is missing
+    longer = both.pilot._replace(lengths=both.pilot.lengths + 2.0)
+    doubtful = both._replace(pilot=longer).or_better(one)
+    np.testing.assert_allclose(doubtful.disagreement, -np.log(0.3), atol=0.1)
+    assert Finding.ROUTES in [finding.kind for finding in doubtful.findings]
+    assert both._replace(pilot=longer).or_better(both).pilot is both.pilot  # as much mass: the shorter one
 
 
 def test_without_gradients_nothing_climbs():
