@@ -40,6 +40,25 @@ def test_every_name_on_the_page_exists():
         _find(name)
 
 
+EQUATIONS = """
+abstract_mean alpha_abstract alpha_abstract2 alpha_div amari_lagrange delta_eq dpsi_dtheta escort ess_loss expq
+functional geo_path geo_path_nat_params geopath0 geopath_ lagrange lkd_ratio_fam lkd_ratio_partition lnq lnq_int
+lnq_mixture moments_path moments_path_theta normalization1 normalization2 powermean q_energy q_exp_prod q_exp_sum
+qexp_fam qexp_fam1 qexp_fam_qf qexp_form qpath_exp_form qpath_mix_form qpath_mix_form22 rho_choice std_exp_fam student
+vrep_alpha vrep_exp vrep_moments
+"""
+
+
+FIGURES = [*(f"Figure {number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10)), "Figure 7a", "Figures 7b and 11"]
+
+
+def test_every_equation_figure_and_table_of_the_paper_has_a_line():
+    """Equations by their names in the source of the paper, the others by their numbers."""
+    subjects = " ".join(cells[0] for cells in LINES)
+    for name in [*EQUATIONS.split(), *FIGURES, "Table 1", "Table 2", "Algorithm 1", "Lemma 1", "Lemma 2"]:
+        assert re.search(rf"(?<!\w){name}(?!\w)", subjects), f"{name} is not on the page"
+
+
 def _find(name):
     """The object of a dotted name, or an error that says what is missing."""
     parts = name.split(".")
