@@ -1,4 +1,4 @@
-"""Fills marked places of the pages with what stored rows say, so that no number of an experiment is typed.
+"""Fills marked places of the README and the pages with what stored rows say, so that no number of them is typed.
 
     python docs/make_pages.py        # fill the pages from the digests in docs/results
     python docs/make_pages.py out    # first make digests, report pages and pictures of the folders in out/
@@ -7,6 +7,7 @@ A marked place is `<!-- rows NAME what -->...<!-- end -->`, with NAME an experim
 
     claims            its table of claims with verdicts
     sheet TITLE       one of its tables
+    cell TITLE; CELLS; COLUMN    one number of a table: the line that begins with CELLS, separated by semicolons
     size              how many runs, how long they took, and which settings are not those of the paper
     report            a link to its report page, and its size
     ours STATEMENT    our number of the claim whose statement begins so, and the verdict
@@ -118,6 +119,14 @@ def _sheet(found, title):
     return _table(sheet["columns"], sheet["lines"]) + (f"\n\n{sheet['note']}" if sheet["note"] else "")
 
 
+def _cell(found, place):
+    title, *begin, column = (part.strip() for part in place.split(";"))
+    sheet = _only([s for s in found["sheets"] if s["title"] == title], title, found)
+    line = _only([line for line in sheet["lines"] if line[: len(begin)] == begin], place, found)
+    number = _only([i for i, name in enumerate(sheet["columns"]) if name == column], place, found)
+    return line[number]
+
+
 def _size(found, _):
     size = f"{found['num_runs']:,} of {found['num_planned']:,} runs, {found['minutes']:g} minutes in all"
     return f"{size}; {_rehearsal(found)}" if found.get("changed") else size
@@ -151,11 +160,17 @@ def _only(found, what, digest):
     return found[0]
 
 
-_CONTENTS = {"claims": _claims, "sheet": _sheet, "size": _size, "report": _report, "ours": _ours, "picture": _picture}
+_CONTENTS = {"claims": _claims, "sheet": _sheet, "cell": _cell, "size": _size, "report": _report}
+_CONTENTS |= {"ours": _ours, "picture": _picture}
+
+
+def pages():
+    """The files that have marked places."""
+    return [DOCS.parent / "README.md", *sorted(DOCS.glob("*.md"))]
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         collect(Path(sys.argv[1]))
-    for page in DOCS.glob("*.md"):
+    for page in pages():
         page.write_text(filled(page.read_text()))

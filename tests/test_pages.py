@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qpaths.experiments.registry import find
+from qpaths.experiments.settings import rehearsed
 
 DOCS = Path(__file__).parents[1] / "docs"
 MAKE = runpy.run_path(str(DOCS / "make_pages.py"))
@@ -16,7 +17,7 @@ DIGEST = {"experiment": "fig4", "version": find("fig4").version, "num_runs": 7, 
 DIGEST |= {"claims": [CLAIM], "sheets": [SHEET], "pictures": {"violins": "Violins."}}
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", MAKE["pages"](), ids=lambda page: page.stem)
 def test_the_page_is_what_the_script_makes(page):
     text = page.read_text()
     assert text == MAKE["filled"](text), f"run `python docs/make_pages.py`: {page.name} is not what the rows say"
@@ -37,6 +38,9 @@ def test_tables_and_pictures():
     assert "| q = 2 wins, always | by 1 | by 3 | holds |" in filled
     assert "| q | gap |\n|---|---|\n| 1 | 2.5 |\n\nIn nats." in filled
     assert "![Violins.](pictures/fig4_violins.png)" in filled
+    assert "cell Gaps; 1; gap -->2.5<" in MAKE["filled"](
+        "<!-- rows fig4 cell Gaps; 1; gap --><!-- end -->", {"fig4": DIGEST}
+    )
 
 
 def test_a_sweep_with_other_settings_is_called_a_rehearsal():
@@ -58,8 +62,9 @@ def test_missing_rows_say_which_command_makes_them(stored):
 
 
 def test_a_place_that_names_nothing_is_an_error():
-    with pytest.raises(ValueError, match="the rows of fig4 have 0 times 'q = 3'"):
-        MAKE["filled"]("<!-- rows fig4 ours q = 3 --><!-- end -->", {"fig4": DIGEST})
+    for what in ("ours q = 3", "cell Gaps; 3; gap", "cell Gaps; 1; width"):
+        with pytest.raises(ValueError, match=f"the rows of fig4 have 0 times '{what.split(' ', 1)[1]}'"):
+            MAKE["filled"](f"<!-- rows fig4 {what} --><!-- end -->", {"fig4": DIGEST})
 
 
 def test_digests_are_those_of_their_experiments():
@@ -69,4 +74,6 @@ def test_digests_are_those_of_their_experiments():
         # Those of a GPU may be unfinished; the pages say how many of the runs there are.
         is_whole = found["num_runs"] == found["num_planned"] or path.stem.startswith("omniglot")
         assert is_whole, f"{path.name} is of an unfinished sweep"
+        changed = rehearsed(find(path.stem), found["settings"], found["num_seeds"])
+        assert found.get("changed", []) == changed, f"{path.name} does not say which settings are not the paper's"
         assert (DOCS / "reports" / f"{path.stem}.html").exists()

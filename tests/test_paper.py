@@ -1,6 +1,7 @@
 """The page about the paper: every name and test on it exists, no cell is empty, and its slips are slips."""
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import qpaths as qp
 from qpaths.experiments.paper.fig_varying_n import subsample
 from qpaths.experiments.paper.parts.datasets import load, logistic_regression
 from qpaths.experiments.paper.parts.published import figures
-from qpaths.tuning import rho_rule
+from qpaths.tuning import ess_heuristic, rho_rule
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper.md").read_text()
@@ -38,6 +39,25 @@ def test_every_name_on_the_page_exists():
     assert len(names) > 50
     for name in names:
         _find(name)
+
+
+EQUATIONS = """
+abstract_mean alpha_abstract alpha_abstract2 alpha_div amari_lagrange delta_eq dpsi_dtheta escort ess_loss expq
+functional geo_path geo_path_nat_params geopath0 geopath_ lagrange lkd_ratio_fam lkd_ratio_partition lnq lnq_int
+lnq_mixture moments_path moments_path_theta normalization1 normalization2 powermean q_energy q_exp_prod q_exp_sum
+qexp_fam qexp_fam1 qexp_fam_qf qexp_form qpath_exp_form qpath_mix_form qpath_mix_form22 rho_choice std_exp_fam student
+vrep_alpha vrep_exp vrep_moments
+"""
+
+
+FIGURES = [*(f"Figure {number}" for number in (1, 2, 3, 4, 5, 6, 8, 9, 10)), "Figure 7a", "Figures 7b and 11"]
+
+
+def test_every_equation_figure_and_table_of_the_paper_has_a_line():
+    """Equations by their names in the source of the paper, the others by their numbers."""
+    subjects = " ".join(cells[0] for cells in LINES)
+    for name in [*EQUATIONS.split(), *FIGURES, "Table 1", "Table 2", "Algorithm 1", "Lemma 1", "Lemma 2"]:
+        assert re.search(rf"(?<!\w){name}(?!\w)", subjects), f"{name} is not on the page"
 
 
 def _find(name):
@@ -130,3 +150,40 @@ def test_the_evaluations_of_figure_4_are_those_of_a_thousand_particles():
     """The released results have 6,912,000 for one move: a first weight and 8 moves of the 9 steps, for each datum."""
     num_data, num_steps, moves = 768, 9, 1
     assert 6_912_000 / (num_data * (1 + moves * (num_steps - 1))) == 1000
+
+
+def _shares_where_both_ends_are_low(base, target, q):
+    """The share of the mass where both ends are below 0.3 of their peaks, at nine betas between them."""
+    x = jnp.linspace(-60.0, 60.0, 20_001)
+    ends = [jax.vmap(end.log_prob)(x) for end in (base, target)]
+    low = jnp.all(jnp.stack([end < end.max() + jnp.log(0.3) for end in ends]), axis=0)
+    path = qp.QPath(base, target, q=q)
+    masses = [jnp.exp(path.interpolate(beta, *ends)) for beta in np.linspace(0.1, 0.9, 9)]
+    return np.array([float(mass[low].sum() / mass.sum()) for mass in masses])
+
+
+def test_heavier_tails_need_a_larger_q_to_concentrate_where_both_ends_are_low():
+    """Appendix D.2 quotes Figure 2 for q = 2, which has no such panel: between these normals the mass is there."""
+    normal = qp.Normal(-4.0, 3.0**0.5), qp.Normal(4.0, 1.0)
+    student = qp.StudentT(1.0, -4.0, 3.0**0.5), qp.StudentT(1.0, 4.0, 1.0)
+    assert _shares_where_both_ends_are_low(*normal, 2.0).min() > 0.9
+    assert _shares_where_both_ends_are_low(*normal, 1.0).min() < 0.2
+    early, late = (_shares_where_both_ends_are_low(*student, q) for q in (2.0, 10.0))
+    assert (early < late).all()
+    assert np.ptp(late) < 0.02 < np.ptp(early)  # at q = 10 beta hardly matters, as for the minimum
+
+
+def test_a_tempered_likelihood_is_the_path_of_q_1_alone():
+    """Section 7.2 writes the distributions between as p(z) p(x|z)^beta, whatever q is."""
+    log_prior, log_likelihood, beta = np.array([-1.0, -2.0, -0.5]), np.array([-90.0, -3.0, -20.0]), 0.3
+    tempered = log_prior + beta * log_likelihood
+    for q, is_same in ((1.0, True), (0.994, False)):
+        path = qp.QPath(qp.Normal(0.0, 1.0), qp.Normal(0.0, 1.0), q=q)
+        between = path.interpolate(beta, log_prior, log_prior + log_likelihood)
+        assert np.allclose(between, tempered, rtol=1e-12) == is_same
+
+
+def test_the_settings_of_algorithm_1_are_the_defaults():
+    """Appendix G: 100 restarts, and a spread of 0.1 in the decimal logarithm of rho."""
+    defaults = {name: one.default for name, one in inspect.signature(ess_heuristic).parameters.items()}
+    assert (defaults["num_restarts"], defaults["spread"], defaults["target_ess"]) == (100, 0.1, 0.5)

@@ -235,3 +235,22 @@ def test_moment_path_minimises_the_reversed_kl_mixture_within_the_family(key):
 def test_bad_input():
     with pytest.raises(ValueError, match="`low` must be less than `high`, got 2"):
         Nodes.line(2.0, 1.0)
+
+
+def test_a_multiplier_for_the_mass_leads_to_the_mixture_and_not_to_the_moment_path():
+    """Appendix C.1: `J[r] + multiplier (1 - mass)` has no slope at the mixture; elsewhere no multiplier removes it."""
+    beta, weights = 0.2, jnp.exp(LINE.log_weights)
+    ends, shares = jnp.stack(on_line(BASE, TARGET)), jnp.array([1 - beta, beta])
+    mixture = jax.nn.logsumexp(ends, axis=0, b=shares[:, None])
+
+    def functional(log_r):
+        """`J` up to the constant that does not depend on r (eq. functional)."""
+        return -jnp.sum(weights * jnp.exp(mixture) * log_r)
+
+    whole = shares @ jnp.stack([kl_divergence(end, mixture, LINE) for end in ends])
+    constant = shares @ jnp.sum(weights * jnp.exp(ends) * ends, axis=1)
+    np.testing.assert_allclose(constant + functional(mixture), whole, rtol=1e-10)
+    for log_r, is_stationary in ((mixture, True), (LINE.log_values(qp.MomentPath(BASE, TARGET).at(beta)), False)):
+        slope, mass = jax.grad(functional)(log_r), weights * jnp.exp(log_r)
+        multiplier = -jnp.sum(slope * mass) / jnp.sum(mass**2)
+        assert bool(jnp.max(jnp.abs(slope + multiplier * mass)) < 1e-12) == is_stationary

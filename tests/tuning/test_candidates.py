@@ -227,7 +227,7 @@ def test_the_search_that_finds_more_mass_is_used():
     for choice in (one.or_better(both), both.or_better(one)):
         assert choice.pilot is both.pilot
         assert choice.disagreement == 0  # the path is short, and weights would show what is missing
-    longer = both.pilot._replace(lengths=both.pilot.lengths + 2.0)
+    longer = both.pilot._replace(lengths=both.pilot.lengths + 1.5)
     doubtful = both._replace(pilot=longer).or_better(one)
     np.testing.assert_allclose(doubtful.disagreement, -np.log(0.3), atol=0.1)
     assert Finding.ROUTES in [finding.kind for finding in doubtful.findings]

@@ -52,6 +52,15 @@ def test_choose_q_uses_algorithm_1(key):
     assert float(qp.choose_q(PATH, key=key, method="ess", num_particles=200).delta) == found.delta
 
 
+def test_the_heuristic_does_not_look_at_the_moves(key):
+    """It sees draws from the base alone, as the paper says of it."""
+    path = qp.GeometricPath(BASE, NARROW)
+    chosen = [
+        qp.choose_q(path, key=key, method="ess", kernel=qp.RandomWalk(num), num_particles=200).delta for num in (1, 9)
+    ]
+    assert chosen[0] == chosen[1] > 0
+
+
 def test_bound_prefers_the_q_that_reaches_the_target(key):
     """Three steps to a narrow target: of these the geometric path ends 115 nats below delta = 0.1, the mixture 30."""
     path = qp.GeometricPath(BASE, NARROW)

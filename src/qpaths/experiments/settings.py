@@ -65,11 +65,22 @@ def under_present_names(settings: Settings, defaults: Settings) -> dict[str, Any
 def rehearsed(experiment: Experiment, settings: Settings, num_seeds: int) -> list[str]:
     """Names of the settings that make a sweep a rehearsal of the paper's.
 
-    These are settings that differ from the defaults and are not `free`, and `seeds` if there are too few of them.
+    These are settings that differ from the defaults and are not `free`, and `seeds` if there are too few of them. The
+    order of a list is the order of the runs, and does not matter.
     """
-    defaults = experiment.settings
-    changed = [name for name, value in settings.items() if name not in experiment.free and value != defaults.get(name)]
+    changed = [
+        name
+        for name, value in settings.items()
+        if name not in experiment.free and not _same_runs(value, experiment.settings.get(name))
+    ]
     return [*changed, "seeds"] if num_seeds < (experiment.num_seeds or 1) else changed
+
+
+def _same_runs(value: Any, default: Any) -> bool:
+    """Whether two values of a setting are equal, lists up to their order."""
+    if isinstance(value, list) and isinstance(default, list):
+        return sorted(value, key=str) == sorted(default, key=str)
+    return bool(value == default)
 
 
 def check_words(settings: Settings, name: str, known: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""ExactBounds on real images: wrong rows change the verdicts."""
+"""Bounds on real images: wrong rows change the verdicts."""
 
 
 def test_real_images_judge_the_path_and_the_protocol(synthetic, claims):

@@ -53,7 +53,7 @@ def images_of(settings: Settings, seed: int) -> Any:
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
-    """ExactBounds for all images, from the forward chains alone."""
+    """Bounds for all images, from the forward chains alone."""
     x = images_of(settings, seed)
     problem, plan = decoders.problem_of(settings), decoders.plan_of(settings, seed)
     with decoders.precision_of(settings):
@@ -78,7 +78,7 @@ def describe_images(path: Path | None) -> list[str]:
     return [
         f"{path}: {kind}, {len(images.train):,} for training and {len(images.test):,} for tests, 28 x 28 pixels,",
         f"{images.train.mean():.1%} and {images.test.mean():.1%} of the pixels inked.",
-        f"ExactBounds on the test images: qpaths run omniglot_ais --set images={path}",
+        f"Bounds on the test images: qpaths run omniglot_ais --set images={path}",
     ]
 
 
@@ -115,7 +115,7 @@ def _against_released(cells: Cells, column: str) -> Claim | None:
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:
-    """ExactBounds against the number of distributions, and against time.
+    """Bounds against the number of distributions, and against time.
 
     Standard errors are left out: the spread over the images is the same for all, and would hide the differences.
     """
@@ -151,7 +151,7 @@ def _seconds(cells: Cells) -> Picture:
 
 
 def _sheets(rows: list[Row]) -> list[Sheet]:
-    """ExactBounds from each base, then settings and costs."""
+    """Bounds from each base, then settings and costs."""
     cells = Cells(rows, "negative_bounds")
     found = [gap_sheet(cells, base, "negative log-likelihood bound in nats") for base in cells.bases]
     return [*found, costs(cells)]

@@ -47,7 +47,7 @@ _PAPER_BEST = 0.994, 0.996
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
-    """ExactBounds from both sides for all images.
+    """Bounds from both sides for all images.
 
     The weights of the chains of an image are averaged under the logarithm; `single_gap` is the gap without averaging.
     `num_crossed` counts the images whose bounds cross by more than 5 standard errors of their chains.
@@ -79,7 +79,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    """ExactBounds are ordered and narrow; then q against the geometric path; then numbers of the paper's weights."""
+    """Bounds are ordered and narrow; then q against the geometric path; then numbers of the paper's weights."""
     cells = Cells(rows, "gaps")
     claims = [_ordered(rows, cells), *_narrowing(cells), *_papers_orders(cells)]
     for column in cells.columns[1:]:

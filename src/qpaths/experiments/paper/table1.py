@@ -212,7 +212,7 @@ EXPERIMENT = Experiment(
     name="table1",
     title="Pima and Sonar: error of the log evidence by path, schedule and moves",
     paper="Table 1",
-    duration="20 min on two cores",
+    duration="10 min on two cores",
     about="Sequential Monte Carlo on logistic regression: 10,000 particles, systematic resampling at every step, "
     "random-walk moves with the particles' covariance; a linear schedule of 10 distributions, or an adaptive one that "
     "steps to half the effective sample size. The grid is the best of 20 values of 1 - q, log-spaced from 1e-5 to 0.1. "

@@ -172,6 +172,15 @@ def test_another_model_is_no_rehearsal():
     assert rehearsed(find("toy_bdmc"), find("toy_bdmc").settings, 2) == ["seeds"]
 
 
+def test_another_order_of_the_runs_is_no_rehearsal():
+    experiment = find("omniglot_bdmc")
+    nums = experiment.settings["num_distributions"]
+    assert not rehearsed(experiment, {**experiment.settings, "num_distributions": nums[::-1]}, 1)
+    for fewer in (nums[1:], [nums[0], *nums[:-1]]):
+        changed = rehearsed(experiment, {**experiment.settings, "num_distributions": fewer}, 1)
+        assert changed == ["num_distributions"]
+
+
 def test_data_command(tmp_path, monkeypatch):
     """The canonical file by its shapes, in the small; drawings of any number; and words where there is nothing."""
     monkeypatch.chdir(tmp_path)

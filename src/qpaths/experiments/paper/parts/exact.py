@@ -18,7 +18,7 @@ _SCALE = 2.0
 
 
 class ExactBounds(NamedTuple):
-    """ExactBounds of bidirectional Monte Carlo from a finite number of exact draws, and the gap they tend to."""
+    """Bounds of bidirectional Monte Carlo from a finite number of exact draws, and the gap they tend to."""
 
     lower: Scalar
     upper: Scalar

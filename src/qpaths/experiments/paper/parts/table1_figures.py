@@ -23,7 +23,7 @@ def pictures(rows: list[Row]) -> list[Picture]:
     ax.set(xscale="log", xlabel="median |error| in nats")
     ax.set_yticks(places, [name_of(line) for line in table.lines])
     ax.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside upper center", ncols=2, frameon=False)
+    figure.legend(loc="outside upper center", ncols=2, frameon=False, fontsize=9)
     caption = "Median error and median absolute deviation over seeds. Dots: ours; large circles: the paper's."
     return [Picture("errors", caption, figure)]
 
