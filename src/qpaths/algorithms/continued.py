@@ -48,9 +48,9 @@ class Drift(NamedTuple):
 
 def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None:
     """Chains and moves for at most so many evaluations; long chains come first, and None is too few."""
-    total = int((evaluations - NUM_DRAWS) / max(kernel.cost.total, 1)) - _CHAINS[1]
-    num_moves = min(total // _CHAINS[0], _MOVES[1])
-    return None if num_moves < _MOVES[0] else (min(total // num_moves, _CHAINS[1]), num_moves)
+    rest, start, move = evaluations - NUM_DRAWS, kernel.start_cost(1).total, kernel.cost.total
+    num_moves = int(min((rest / _CHAINS[0] - start) / move, _MOVES[1]))
+    return None if num_moves < _MOVES[0] else (int(min(rest / (start + num_moves * move), _CHAINS[1])), num_moves)
 
 
 @quiet()
