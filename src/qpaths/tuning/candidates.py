@@ -16,12 +16,13 @@ from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
 from ..references.conditional import conditional_design
 from ..references.fitting import has_groups
+from ..references.frames import Blocks
 from ..references.reference import Reference, least_covered
 from ..references.shapes import fit_shapes, num_shaped
 from ..references.wells import fit_wells, num_scanned
 from ..remarks import Check, Refusal, Source
 from .choices import Attempt, Choice, can_map, from_base, is_fitted, less_mass
-from .fits import NUM_OF_BASE, drivers_of, fit_to_pilot, map_of_base
+from .fits import NUM_OF_BASE, blocks_of, drivers_of, fit_to_pilot, map_of_base, num_for_blocks
 from .pilot import Pilot
 from .trials import SHORT, Found, Trials
 from .weighted import ENOUGH, GOOD, POOREST, weighted_fit, weights_alone
@@ -45,6 +46,8 @@ _ASCENT_SHARE = 0.25
 """Of what pilots may cost, for ascents."""
 _DRIVER_SHARE, _SCAN_SHARE = 0.3, 0.4
 """The same for optima at given values of drivers, and the share of what is left for scans along coordinates."""
+_BLOCK_SHARE = 0.1
+"""Of what is left, for Hessians."""
 
 
 def choose_start(
@@ -248,11 +251,12 @@ class _Search(Trials):
 
     def _refined(self, path: AbstractPath[Any], pilot: Pilot) -> Found:
         """Fit to the last draws and run again with more particles, until the path stops getting shorter."""
+        blocks = self._blocks(path, pilot)
         for _ in range(_ROUNDS):
             source = Source.REFINED if is_fitted(path.base) else Source.PILOT
             if not self._is_worth_it(path, pilot):
                 break
-            fit = fit_to_pilot(path.base, pilot, self.base_component)
+            fit = fit_to_pilot(path.base, pilot, self.base_component, blocks)
             if fit.fitted is None:
                 self.attempts.append(Attempt(source, fit.refusal))
                 break
@@ -264,6 +268,15 @@ class _Search(Trials):
             if settled:
                 break
         return path, pilot
+
+    def _blocks(self, path: AbstractPath[Any], pilot: Pilot) -> Blocks | None:
+        """Coordinates in which the target is a product, where the path is long enough to look for them."""
+        num = num_for_blocks(self.evaluator.dimension)
+        affordable = 2 * num < _BLOCK_SHARE * self.left
+        if not (num and affordable and self.kernel.with_slopes and self._is_worth_it(path, pilot)):
+            return None
+        self.spend_gradients(num)
+        return blocks_of(self.evaluator, pilot.draws[0])
 
     def _shaped(self, path: AbstractPath[Any], pilot: Pilot) -> Found:
         """With noise of other shapes than Student's, found by scans in the coordinates of the map, where it is better.
