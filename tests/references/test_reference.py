@@ -66,6 +66,15 @@ def test_two_near_groups_are_refused_and_nearer_ones_are_not():
     assert not any(looks_bimodal(x) for x in near)
 
 
+def test_copies_of_rows_make_no_groups():
+    """Rows of which a third are copies of others, as after resampling, show fewer valleys than they seem to."""
+    rng = np.random.default_rng(8)
+    clouds = rng.uniform(size=(10, 400, 3))[:, np.minimum(np.arange(1600), np.arange(1600) % 400)]
+    assert not any(looks_bimodal(cloud) for cloud in clouds)
+    side = rng.random((400, 1)) < 0.5
+    assert looks_bimodal((rng.standard_normal((400, 3)) + 8 * side * np.eye(3)[0])[np.arange(1600) % 400])
+
+
 @pytest.mark.parametrize("num", [60, 600])  # few rows for the dimension are split, many are not
 def test_one_mode_is_not_refused_whatever_its_shape(num):
     rng = np.random.default_rng(3)

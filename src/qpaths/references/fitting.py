@@ -128,7 +128,9 @@ def looks_bimodal(white: HostRows) -> bool:
     found = _valleys(directions @ search.T)
     if few:
         found = _valleys(directions[[np.argmax(found)]] @ white[1::2].T)
-    return bool(np.max(found) > _CLEAR)
+    # Rows that are the same, since they have not moved after they were copied, tell the same thing.
+    counts = np.unique(white[:, 0], return_counts=True)[1]
+    return bool(np.max(found) > _CLEAR * (np.sum(counts**2) / num) ** 0.5)
 
 
 def _valleys(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:

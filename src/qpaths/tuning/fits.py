@@ -6,10 +6,11 @@ import numpy as np
 
 from ..arrays import quiet
 from ..evaluation import AbstractEvaluator
+from ..references.blocks import LARGEST, NUM_HESSIANS, Blocks, find_blocks, hessians_at
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
 from ..references.fitting import Fit, HostRows, fit_in_noise
-from ..references.frames import LARGEST, NUM_HESSIANS, Blocks, find_blocks, find_frame, hessians_at
+from ..references.frames import find_frame
 from ..references.reference import Reference
 from ..remarks import Shape
 from .pilot import Pilot
@@ -68,7 +69,8 @@ def blocks_of(evaluator: AbstractEvaluator, draws: HostRows) -> Blocks | None:
 def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None, blocks: Blocks | None = None) -> Fit:
     """To the draws of a pilot that began at `base`, after the map of the model's base where there is one.
 
-    A curved map may be fitted in the coordinates of blocks. Where the draws are few for the dimension, one scale for each coordinate of the reference's map.
+    A curved map may be in the coordinates of blocks. Where the draws are few for the dimension, the fit is one scale
+    for each coordinate of the reference's map.
     """
     particles = pilot.state.particles
     num, dimension = particles.position.shape
