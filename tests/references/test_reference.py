@@ -71,6 +71,9 @@ def test_copies_of_rows_make_no_groups():
     rng = np.random.default_rng(8)
     copies = np.arange(1600) % 400
     assert not any(looks_bimodal(cloud[copies]) for cloud in rng.uniform(size=(10, 400, 3)))
+    stuck = np.where(np.arange(1600) < 100, 0, np.arange(1600))  # one particle, copied a hundred times
+    far = np.concatenate([np.full((1, 3), 3.0), rng.standard_normal((1599, 3))])
+    assert not looks_bimodal(far[stuck])
     side = rng.random((400, 1)) < 0.5
     assert looks_bimodal((rng.standard_normal((400, 3)) + 8 * side * np.eye(3)[0])[copies])
 
