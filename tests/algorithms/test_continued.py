@@ -78,7 +78,7 @@ def test_few_draws_are_not_trusted():
 
 
 def test_chains_next_to_a_hole_show_more_than_others():
-    """The same share of states beyond the last draw: it is within noise for chains from anywhere."""
+    """A few chains beyond the last draw are within noise if they come from anywhere."""
     draws = weighted(np.column_stack([np.arange(10_000.0), np.zeros(10_000)]) ** 0.5)
     anywhere, top = np.arange(0, 10_000, 100), np.arange(9501, 10_000, 5)
 
@@ -87,7 +87,7 @@ def test_chains_next_to_a_hole_show_more_than_others():
         states[10:, :num_escaped] = 1e6
         return states
 
-    assert drift_of(draws, anywhere, chains(anywhere, 5)) == Drift()
+    assert drift_of(draws, anywhere, chains(anywhere, 4)) == Drift()
     assert drift_of(draws, anywhere, chains(anywhere, 20)).error > 0.1
     found = escape_of(draws, top, chains(top, 5))
     assert found.before < 0.001

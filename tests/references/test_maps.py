@@ -12,6 +12,7 @@ from qpaths.references.components import Component
 from qpaths.references.composed import ComposedMap
 from qpaths.references.coordinates import MappedEvaluator
 from qpaths.references.drivers import Modulation
+from qpaths.references.frames import linear_map
 from qpaths.references.maps import TriangularMap
 from qpaths.references.modulated import _median
 from qpaths.references.pulled import PulledMap, fit_pulls
@@ -70,7 +71,12 @@ def composed():
     return ComposedMap(curved(), pulled())
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed])
+def framed():
+    """In coordinates that are no rotation of the points."""
+    return ComposedMap(curved(), linear_map(np.random.default_rng(6).standard_normal((DIMENSION, DIMENSION))))
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed, framed])
 
 
 @MAPS
