@@ -26,13 +26,13 @@ def draws(share, size=4000):
     return np.column_stack([well, 0.2 * well + rng.standard_normal(size)])
 
 
-def missed(rows, log_target=two_wells, num_spent=100_000, weights=None, num_left=np.inf):
-    evaluator = evaluator_of(qp.GeometricPath(NORMAL, qp.Density(log_target)), HostStream((0,)), with_slopes=False)
-    samples = rows.reshape(8, -1, 2)
+def missed(rows, log_target=two_wells, num_spent=100_000, weights=None, num_left=np.inf, base=NORMAL, seed=1):
+    evaluator = evaluator_of(qp.GeometricPath(base, qp.Density(log_target)), HostStream((0,)), with_slopes=False)
+    samples = rows.reshape(8, -1, rows.shape[1])
     log_weights = np.zeros(samples.shape[:2]) if weights is None else np.log(weights).reshape(samples.shape[:2])
     stats = {"num_ancestors": np.full((8, 3), samples.shape[1])}
     islands = Islands(np.zeros(8), np.zeros(8), samples, log_weights, stats, Identities(*4 * [np.zeros((8, 0))]))
-    return missed_modes(evaluator, islands, num_spent, num_left, HostStream((1,)))
+    return missed_modes(evaluator, islands, num_spent, num_left, HostStream((seed,)))
 
 
 def test_a_lost_mode_is_seen_with_its_mass():
@@ -70,3 +70,33 @@ def test_a_small_run_is_not_checked_at_a_high_price():
 def test_islands_without_any_weight_are_not_checked():
     with np.errstate(divide="ignore"):
         assert missed(draws(0.0), weights=np.zeros(4000))[1] == 0
+
+
+def test_the_neck_of_a_rotated_funnel_hides_no_mode():
+    """Scans through the neck miss the narrow peak that they go through, and see only the wide mouth."""
+    dimension = 8
+    rotation = np.linalg.qr(np.random.default_rng(8).standard_normal((dimension, dimension)))[0]
+
+    def funnel(x):
+        y = jnp.asarray(rotation) @ x
+        return -0.5 * (y[0] / 3) ** 2 - jnp.sum(0.5 * y[1:] ** 2 * jnp.exp(-y[0]) + 0.5 * y[0])
+
+    base = qp.MultivariateNormal(jnp.zeros(dimension), 9 * jnp.eye(dimension))
+    rng = np.random.default_rng(5)
+    for seed in range(5):
+        driver = 3 * rng.standard_normal((16_000, 1))
+        rows = np.hstack([driver, np.exp(0.5 * driver) * rng.standard_normal((16_000, dimension - 1))]) @ rotation
+        assert missed(rows, funnel, base=base, seed=seed)[0].error == 0
+
+
+def test_a_mode_that_is_there_is_not_missed_by_the_error_of_a_grid():
+    """Two wells of known mass, with as many draws in each as belong there, and no noise in the scans."""
+    rng = np.random.default_rng(0)
+    well = np.where(np.arange(160_000) < 0.1545 * 160_000, -4.0, 1.0) + 0.5 * rng.standard_normal(160_000)
+    rows = rng.permutation(np.column_stack([well, rng.standard_normal(160_000)]))
+
+    def target(x):
+        wells = jnp.logaddexp(jnp.log(0.16) - 2 * (x[0] + 4) ** 2, jnp.log(0.84) - 2 * (x[0] - 1) ** 2)
+        return wells - 0.5 * x[1] ** 2
+
+    assert missed(rows, target)[0].error == 0

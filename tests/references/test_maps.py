@@ -12,7 +12,9 @@ from qpaths.references.components import Component
 from qpaths.references.composed import ComposedMap
 from qpaths.references.coordinates import MappedEvaluator
 from qpaths.references.drivers import Modulation
+from qpaths.references.frames import linear_map
 from qpaths.references.maps import TriangularMap
+from qpaths.references.modulated import _median
 from qpaths.references.pulled import PulledMap, fit_pulls
 from qpaths.references.reference import Reference
 
@@ -69,7 +71,12 @@ def composed():
     return ComposedMap(curved(), pulled())
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed])
+def framed():
+    """In coordinates that are no rotation of the points."""
+    return ComposedMap(curved(), linear_map(np.random.default_rng(6).standard_normal((DIMENSION, DIMENSION))))
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed, framed])
 
 
 @MAPS
@@ -218,3 +225,8 @@ def test_pulls_are_those_of_normal_data():
     of_prior = np.column_stack([log_scale, np.exp(log_scale) * normal])
     assert fit_pulls(prior, of_prior) is None
     assert fit_pulls(linear(), draws[:, [0, 1, 2, 1, 2]]) is None
+
+
+def test_a_fit_that_overflows_everywhere_has_no_excess():
+    assert _median(np.full(3, np.nan), np.ones(3)) == 0.0
+    assert _median(np.array([1.0, np.inf, 3.0, 2.0]), np.array([1.0, 9.0, 1.0, 1.0])) == 2.0

@@ -66,6 +66,18 @@ def test_two_near_groups_are_refused_and_nearer_ones_are_not():
     assert not any(looks_bimodal(x) for x in near)
 
 
+def test_copies_of_rows_make_no_groups():
+    """Four copies of each row, as resampling leaves them, tell no more than one, but real groups still show."""
+    rng = np.random.default_rng(8)
+    copies = np.arange(1600) % 400
+    assert not any(looks_bimodal(cloud[copies]) for cloud in rng.uniform(size=(10, 400, 3)))
+    stuck = np.where(np.arange(1600) < 100, 0, np.arange(1600))  # one particle, copied a hundred times
+    far = np.concatenate([np.full((1, 3), 3.0), rng.standard_normal((1599, 3))])
+    assert not looks_bimodal(far[stuck])
+    side = rng.random((400, 1)) < 0.5
+    assert looks_bimodal((rng.standard_normal((400, 3)) + 8 * side * np.eye(3)[0])[copies])
+
+
 @pytest.mark.parametrize("num", [60, 600])  # few rows for the dimension are split, many are not
 def test_one_mode_is_not_refused_whatever_its_shape(num):
     rng = np.random.default_rng(3)
@@ -173,15 +185,15 @@ def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
     assert (values.log_target[2:] == -np.inf).all()
 
 
-def test_nan_where_no_draw_of_the_base_is_counts_as_no_mass():
-    """Also near a reference that is far too wide. Where the base has mass, NaN is the density's fault and stays."""
+@pytest.mark.parametrize("overflow", [np.nan, np.inf])
+def test_overflow_where_no_draw_of_the_base_is_counts_as_no_mass(overflow):
+    """Also near a reference that is far too wide. Where the base has mass, it is the density's fault and stays."""
     base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
     fitted = fit_reference(100 * np.random.default_rng(0).standard_normal((500, 2))).fitted
     reference = Reference((fitted,), np.ones(1), base, 0.05, layout_of(qp.GeometricPath(base, base)))
-    path = qp.GeometricPath(reference, qp.Density(lambda x: jnp.where(x[0] > 2.0, jnp.nan, -jnp.sum(x**2))))
+    path = qp.GeometricPath(reference, qp.Density(lambda x: jnp.where(x[0] > 2.0, overflow, -jnp.sum(x**2))))
     log_target = HostEvaluator(path, layout_of(path), False).values(np.array([[100.0, 0.0], [3.0, 0.0]])).log_target
-    assert log_target[0] == -np.inf
-    assert np.isnan(log_target[1])
+    np.testing.assert_array_equal(log_target, [-np.inf, overflow])
 
 
 def test_draws_whose_squares_overflow_have_no_groups():

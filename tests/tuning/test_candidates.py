@@ -184,6 +184,39 @@ def test_neck_of_a_funnel_is_refused_and_a_curved_map_is_found():
     assert abs(value) < 4 * error < 0.4
 
 
+def test_a_rotated_product_of_funnels_is_found_and_survives_a_file():
+    """Hessians show the rotation. Without it the path is four times as long, and the pilot finds too little."""
+    turn = jnp.asarray(np.linalg.qr(np.random.default_rng(7).standard_normal((6, 6)))[0])
+
+    def log_target(x):
+        first, second = jnp.split(x @ turn, 2)
+        return jnp.sum(norm.logpdf(first, scale=2.0)) + jnp.sum(norm.logpdf(second, scale=jnp.exp(0.5 * first)))
+
+    choice = choose(log_target, 6, 2.0)
+    assert choice.used.source is Source.REFINED
+    assert choice.pilot.barrier < 0.6
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.1
+    reference = choice.path.base
+    assert isinstance(reference.components[0].map, ComposedMap)
+    assert reference.components[0].map.outer.is_linear
+    again = _reference(_reference_notes(reference), _reference_arrays(reference), reference.inner, reference.layout)
+    x = np.random.default_rng(0).standard_normal((5, 6))
+    np.testing.assert_allclose(
+        again.components[0].log_prob_and_slope(x)[0], reference.components[0].log_prob_and_slope(x)[0], rtol=1e-12
+    )
+
+
+def test_the_direction_of_a_rotated_funnel_is_exact():
+    turn = jnp.asarray(np.linalg.qr(np.random.default_rng(9).standard_normal((6, 6)))[0])
+    choice = choose(lambda x: funnel(x @ turn), 6, num=600)
+    assert choice.used.source is Source.DRIVERS
+    fitted = choice.path.base.components[0].map
+    assert abs(float(fitted.rotation[:, 0] @ turn[:, 0])) > 1 - 1e-6
+    value, error = choice.pilot.mass
+    assert abs(value) < 4 * error < 0.2
+
+
 def two_modes(x):
     near, far = norm.logpdf(x - 3.0, scale=0.5), norm.logpdf(x + 3.0, scale=0.5)
     return jnp.logaddexp(jnp.log(0.3) + jnp.sum(near), jnp.log(0.7) + jnp.sum(far))

@@ -5,11 +5,12 @@ matter are those in which the target is high compared with where the path began:
 """
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from .._types import Rows
 from ..arrays import one_thread, quiet
@@ -18,18 +19,50 @@ from ..evaluation import AbstractEvaluator
 from ..kernels import FrozenKernel
 from ..kernels.factors import LeapfrogParams
 
-NUM_DRAWS = 1024
-"""Draws that tell the shares before any move."""
 _CHAINS, _MOVES = (64, 512), (8, 64)
 """The fewest and the most."""
 _LEVELS = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01, 0.005)
 """Shares of the draws in the sets."""
+_TOP, _PARTS = 0.05, (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
+"""Share of the draws in the set at which half of the chains start, and parts of that share beyond which they escape."""
 _CERTAIN = 1e-3
 """Probability of noise, of all sets together, below which moved draws are said to have drifted."""
 _SHORTER = (1.0, 0.3)
 """Factors of the step size, in turns: where scales differ from place to place a single one does not serve."""
 _SLOWEST = 0.8
 """The largest share of a deviation that moves are assumed to leave; what has moved so far tells the rest."""
+
+Line = Float[np.ndarray, " _"]
+Chains = Float[np.ndarray, "moves chains"]
+
+
+class Draws(NamedTuple):
+    """Weighted draws of the target."""
+
+    rows: Callable[[Any], Rows]
+    """Those of some numbers, in the coordinates of the run."""
+    ratios: Line
+    """Log of the target over where the path began, up to a constant."""
+    weights: Line
+    """They add up to one."""
+    effective: float
+    """How many independent draws they are worth."""
+
+    def share(self, level: float) -> float:
+        """Of the draws with larger ratios."""
+        return float(np.sum(self.weights[self.ratios > level]))
+
+    def level(self, share: float) -> float:
+        """The ratio that this share of the draws exceed, at most."""
+        order = np.argsort(-self.ratios)
+        return float(self.ratios[order[np.searchsorted(np.cumsum(self.weights[order]), share)]])
+
+    def chosen(self, num: int, offset: float, least: float = -np.inf) -> Any:
+        """Numbers of draws by their weights, of those with ratios of at least `least`."""
+        cumulative = np.cumsum(np.where(self.ratios >= least, self.weights, 0.0))
+        return np.minimum(
+            np.searchsorted(cumulative, (np.arange(num) + offset) / num * cumulative[-1]), self.weights.size - 1
+        )
 
 
 class Drift(NamedTuple):
@@ -38,7 +71,7 @@ class Drift(NamedTuple):
     before: float = 0.0
     """Share of the draws in it."""
     after: float = 0.0
-    """Share of moved draws, less what noise of their starts makes of it; of what they move towards."""
+    """Share of moved draws, as far as can be told."""
 
     @property
     def error(self) -> float:
@@ -48,74 +81,61 @@ class Drift(NamedTuple):
 
 def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None:
     """Chains and moves for at most so many evaluations; long chains come first, and None is too few."""
-    total = int((evaluations - NUM_DRAWS) / max(kernel.cost.total, 1)) - _CHAINS[1]
-    num_moves = min(total // _CHAINS[0], _MOVES[1])
-    return None if num_moves < _MOVES[0] else (min(total // num_moves, _CHAINS[1]), num_moves)
+    start, move = kernel.start_cost(1).total, kernel.cost.total
+    num_moves = int(min((evaluations / _CHAINS[0] - start) / move, _MOVES[1]))
+    if num_moves < _MOVES[0]:
+        return None
+    return int(min(evaluations / (start + num_moves * move), _CHAINS[1])), num_moves
 
 
 @quiet()
 def continued(
-    evaluator: AbstractEvaluator,
-    kernel: FrozenKernel,
-    draws: Rows,
-    effective: float,
-    size: tuple[int, int],
-    stream: Any,
+    evaluator: AbstractEvaluator, kernel: FrozenKernel, draws: Draws, size: tuple[int, int], stream: Any
 ) -> tuple[Drift, Cost]:
-    """Move some of equally weighted `draws` on, with step sizes in turns, and compare where they end; also the cost.
+    """Move some of the draws on, with step sizes in turns, and compare where they end; also the cost.
 
-    `draws` are `NUM_DRAWS` rows in the coordinates of the run, worth `effective` independent ones. `size` is the number
-    of chains and that of their moves.
+    Half of the chains start anywhere and half where the ratios are largest, next to what may be missing. `size` is the
+    number of chains and that of their moves.
     """
     num_chains, num_moves = size
-    chosen = np.arange(num_chains) * len(draws) // num_chains
+    offset = float(np.asarray(stream.uniform((1,)))[0])
+    top = draws.level(_TOP)
+    num_top = num_chains // 2
+    chosen = np.concatenate([draws.chosen(num_top, offset, top), draws.chosen(num_chains - num_top, offset)])
     with one_thread():
-        values = evaluator.particles(draws, with_slopes=False)
-        particles = evaluator.particles(draws[chosen], with_slopes=kernel.with_slopes)
+        particles = evaluator.particles(draws.rows(chosen), with_slopes=kernel.with_slopes)
         particles = kernel.equip(particles, stream)
         params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], kernel.params_at(1.0))
-        late = []
+        ratios = [_ratios(evaluator, particles)]
         for move in range(num_moves):
             own = _shortened(params, _SHORTER[move % len(_SHORTER)])
             numbers = kernel.randomness(stream.fold(move).rows(num_chains), particles.position, 1)
             numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
             particles, _ = kernel.transition(evaluator, 1.0, particles, numbers, own)
-            if move >= num_moves // 2:
-                late.append(np.asarray(evaluator.derivative(1.0, particles.features), float))
-    before = np.asarray(evaluator.derivative(1.0, values.features), float)
-    num_starts = len(np.unique(draws[chosen], axis=0))
-    drift = drift_of(before, chosen, np.array(late), min(effective, float(NUM_DRAWS)), num_starts)
-    cost = Cost.values(len(draws)) + kernel.start_cost(num_chains) + num_chains * num_moves * kernel.cost
-    return drift, cost
+            ratios.append(_ratios(evaluator, particles))
+    chains = np.array(ratios) - np.median(ratios[0] - draws.ratios[chosen])
+    escape = escape_of(draws, chosen[:num_top], chains[:, :num_top])
+    drift = drift_of(draws, chosen[num_top:], chains[:, num_top:])
+    cost = kernel.start_cost(num_chains) + num_chains * num_moves * kernel.cost
+    return max(drift, escape, key=lambda one: one.error), cost
+
+
+def _ratios(evaluator: AbstractEvaluator, particles: Any) -> Line:
+    return np.asarray(evaluator.log_ratio(0.0, 1.0, particles.features), float)
 
 
 def _shortened(params: Any, factor: float) -> Any:
     return params._replace(step_size=factor * params.step_size) if isinstance(params, LeapfrogParams) else params
 
 
-def drift_of(
-    before: Float[np.ndarray, " n"],
-    chosen: Int[np.ndarray, " chains"],
-    late: Float[np.ndarray, "moves chains"],
-    effective: float,
-    num_starts: int,
-) -> Drift:
-    """The set with the largest drift beyond noise.
-
-    Args:
-        before: A number for each draw, of which the sets are the largest.
-        chosen: The draws at which chains start.
-        late: The same number for the later states of each chain, one row for each state.
-        effective: How many independent draws they are worth.
-        num_starts: Starts that differ.
-    """
-    from scipy.special import bdtrc
-
-    worst = Drift()
+def drift_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
+    """The set with the largest drift beyond noise, of chains that start anywhere."""
+    worst, late = Drift(), chains[len(chains) // 2 :]
+    num_starts = len(np.unique(chosen))
     for share in _LEVELS:
-        level = np.quantile(before, 1 - share)
-        expected = float(np.mean(before > level))
-        start, end = before[chosen] > level, np.mean(late > level, axis=0)
+        level = draws.level(share)
+        expected = draws.share(level)
+        start, end = draws.ratios[chosen] > level, np.mean(late > level, axis=0)
         if not 0 < expected < 1 or not np.any(end):
             continue
         found = float(np.mean(end))
@@ -123,10 +143,44 @@ def drift_of(
         moved = found - kept * (float(np.mean(start)) - expected)
         # A chain that comes and goes is worth several draws.
         spread = min(float(np.var(end)) / max(found * (1 - found), 1e-12), 1.0)
-        worth = num_starts / max(spread, 1 / len(late))
-        likely = expected + (expected * (1 - expected) / effective) ** 0.5
-        tail = bdtrc(math.ceil(worth * moved) - 1, math.ceil(worth), min(likely, 1.0)) if moved > likely else 1.0
-        if tail * len(_LEVELS) < _CERTAIN:
+        likely = expected + (expected * (1 - expected) / draws.effective) ** 0.5
+        if _tail(num_starts / max(spread, 1 / len(late)), moved, likely) * len(_LEVELS) < _CERTAIN:
             drift = Drift(expected, min(expected + (moved - expected) / (1 - min(kept, _SLOWEST)), 1.0))
             worst = max(worst, drift, key=lambda one: one.error)
     return worst
+
+
+def escape_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
+    """The set into which chains from next to it escape more often than its share allows.
+
+    Of all mass in a set A a part comes from the set S at which the chains start, whatever the number of moves. So the
+    chance that a chain from S is in A is at most the share of A over that of S. The share that belongs there is what
+    enters A in a move times the moves that it stays.
+    """
+    worst, num_starts = Drift(), float(len(np.unique(chosen)))
+    top = draws.level(_TOP)
+    share_top = draws.share(top) + float(np.sum(draws.weights[draws.ratios == top]))
+    times = sorted({len(chains) // 4, len(chains) // 2, len(chains) - 1})
+    for part in _PARTS:
+        level = draws.level(part * _TOP)
+        expected = draws.share(level)
+        likely = (expected + 2 * (max(expected, 1 / draws.effective) / draws.effective) ** 0.5) / share_top
+        inside = chains > level
+        tail = min(_tail(num_starts, float(np.mean(inside[time])), likely) for time in times)
+        if tail * len(_PARTS) * len(times) < _CERTAIN:
+            near = (chains[:-1] >= top) & ~inside[:-1]
+            entered, left = near & inside[1:], inside[:-1] & ~inside[1:]
+            rate = (share_top - expected) * float(np.sum(entered)) / max(float(np.sum(near)), 1.0)
+            after = rate * float(np.sum(inside)) / max(float(np.sum(left)), 1.0)
+            after = max(after, share_top * float(np.mean(inside[times[-1]])))
+            worst = max(worst, Drift(expected, min(after, 1.0)), key=lambda one: one.error)
+    return worst
+
+
+def _tail(worth: float, found: float, likely: float) -> float:
+    """Probability that a share of at least `found` of so many draws are where each is with the probability `likely`."""
+    from scipy.special import bdtrc
+
+    if not found > likely:
+        return 1.0
+    return float(bdtrc(math.ceil(worth * found) - 1, math.ceil(worth), likely))

@@ -194,14 +194,14 @@ class AbstractEvaluator(abc.ABC):
         ]
 
     def _forgiven(self, reference: Any, positions: Rows, log_inner: Any, value: Any) -> Any:
-        """Log densities, where NaN and rounding errors far beyond a reference or the base count as no mass.
+        """Log densities, where NaN, +inf and rounding errors far beyond a reference or the base count as no mass.
 
         Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
         A density may overflow there, and a likelihood that makes up for a tiny prior is lost in rounding.
         """
         xp = self.xp
         rounded = xp.isfinite(log_inner) & (xp.abs(log_inner) * xp.finfo(self.layout.dtype).eps > _MOST_ROUNDED)
-        wrong = xp.isnan(value) | rounded
+        wrong = ~(value < xp.inf) | rounded
         if xp is np and not wrong.any():
             return value
         far = reference.is_far(positions) | (log_inner < -_HOPELESS * (10 + positions.shape[1]))

@@ -6,7 +6,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..algorithms.continued import NUM_DRAWS, Drift, continued, size_for
+from .._types import Rows
+from ..algorithms.continued import Draws, Drift, continued, size_for
 from ..algorithms.islands import Islands
 from ..arrays import quiet, softmax
 from ..cost import Cost
@@ -25,6 +26,8 @@ _NUM_JUMPS, _NEAR, _JUMP, _JUMPING = 64, 0.2, 0.02, 0.04
 """Draws near which jumps are looked for, how near in differences of draws, nats that are a jump, and their share."""
 _CONTINUED_SHARE, _CONTINUED_LEAST = 0.1, 10_000.0
 """Of the evaluations of a run, those with which its draws are moved on, and how many these are at least."""
+_NUM_COMPARED = 4096
+"""Draws of a run with moves with which those that are moved on are compared."""
 COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * _NUM_JUMPS)
 """Of the checks of scores, at most."""
 
@@ -120,21 +123,30 @@ def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: floa
     A tail or a ridge that every island reaches too rarely shows. A mode that no move leads to does not.
     """
     kernel: Any = recipe.kernel
-    weights = np.asarray(softmax(islands.log_weights.ravel()), float)
-    most = min(max(_CONTINUED_SHARE * spent.total, _CONTINUED_LEAST), num_left)
+    log_weights = islands.log_weights.ravel()
+    weights = np.asarray(softmax(log_weights), float)
+    first, moves = stream.split(2)
+    num_values = 0 if recipe.num_steps == 1 else _NUM_COMPARED
+    most = min(max(_CONTINUED_SHARE * spent.total, _CONTINUED_LEAST), num_left) - num_values
     size = size_for(most, kernel) if isinstance(kernel, FrozenKernel) else None
     if size is None or not np.isfinite(weights).all():
         return Drift(), Cost()
-    first, order, moves = stream.split(3)
-    cumulative = np.cumsum(weights)
-    places = (np.arange(NUM_DRAWS) + np.asarray(first.uniform((1,)))) / NUM_DRAWS * cumulative[-1]
-    chosen = np.minimum(np.searchsorted(cumulative, places), weights.size - 1)
-    chosen = chosen[np.argsort(np.asarray(order.uniform((NUM_DRAWS,))))]
     evaluator = evaluator_of(recipe.path, moves, with_slopes=kernel.with_slopes)
-    points = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[chosen], islands.samples)
-    draws = np.asarray(evaluator.layout.rows(points))
-    effective = float(np.exp(log_ess(islands.log_weights.ravel())))
-    return continued(evaluator, kernel, draws, effective, size, moves)
+
+    def rows(numbers: Any) -> Rows:
+        points = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[numbers], islands.samples)
+        return np.asarray(evaluator.layout.rows(points))
+
+    draws = Draws(rows, log_weights, weights, float(np.exp(log_ess(log_weights))))
+    if num_values:  # weights are ratios only where nothing was moved
+        chosen = draws.chosen(num_values, float(np.asarray(first.uniform((1,)))[0]))
+        values = evaluator.particles(rows(chosen), with_slopes=False)
+        ratios = np.asarray(evaluator.log_ratio(0.0, 1.0, values.features), float)
+        equal = np.full(num_values, 1 / num_values)
+        effective = min(draws.effective, float(num_values))
+        draws = Draws(lambda numbers: rows(chosen[numbers]), ratios, equal, effective)
+    drift, cost = continued(evaluator, kernel, draws, size, moves)
+    return drift, cost + Cost.values(num_values)
 
 
 def _draws_with_mass(evaluator: AbstractEvaluator, islands: Islands) -> Float[np.ndarray, "n d"]:

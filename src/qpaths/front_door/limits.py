@@ -18,8 +18,9 @@ _PARTICLES, _FEWEST = 512, 200
 """Particles of an island: the most, and the fewest for which two batches are better than one."""
 _WEIGHTED = 2048
 """The most particles of an island where a single step gives them weights."""
-_CHECKS_SHARE = 0.13
-"""Of the budget, kept for checks: draws that are moved on, and scans that look for missed modes."""
+_CHECKS_SHARE, _SCANS_SHARE, _MANY = 0.13, 0.05, 80_000
+"""Of the budget, kept for checks: draws that are moved on and scans that look for missed modes, or scans alone where
+the budget is too small to move draws on."""
 _ENOUGH_BATCHES = 4
 """Batches after which the cost of a wanted standard error is known well enough."""
 
@@ -60,9 +61,13 @@ class Limits(NamedTuple):
         budget = BUDGET if math.isinf(self.budget) else int(self.budget)
         return int(min(budget, max(self.affordable, _SMALLEST_BUDGET)))
 
+    @property
+    def _checks_share(self) -> float:
+        return _CHECKS_SHARE if self.finite_budget >= _MANY else _SCANS_SHARE
+
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
-        left = (1 - _CHECKS_SHARE) * self.finite_budget - recipe.num_evaluations.total - CHECKS_COST.total
+        left = (1 - self._checks_share) * self.finite_budget - recipe.num_evaluations.total - CHECKS_COST.total
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
         most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
@@ -74,9 +79,9 @@ class Limits(NamedTuple):
 
         `seconds` is what one island takes.
         """
-        num = ((1 - _CHECKS_SHARE) * self.budget - spent.total - CHECKS_COST.total) / island.total
+        num = ((1 - self._checks_share) * self.budget - spent.total - CHECKS_COST.total) / island.total
         if seconds > 0:
-            num = min(num, ((1 - _CHECKS_SHARE) * self.seconds - elapsed) / seconds)
+            num = min(num, ((1 - self._checks_share) * self.seconds - elapsed) / seconds)
         return max(0, math.floor(min(num, NUM_ISLANDS)))
 
     def left(self, spent: Cost, elapsed: float) -> float:

@@ -9,7 +9,7 @@ from ..algorithms.islands import Islands
 from ..arrays import logsumexp, softmax
 from ..evaluation import AbstractEvaluator
 from ..numerics import log_ess
-from ..references.wells import grid, is_resolved, masses, modes, scan
+from ..references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
 from .sampler import coordinate_names
 
 _SIZES = ((3, 64), (2, 48))
@@ -23,6 +23,9 @@ _LEAST, _END, _SUSPICIOUS = 0.001, 0.002, 3.0
 first look may find there."""
 _NUM_BASE, _NUM_TYPICAL, _BEYOND_NOISE = 128, 1024, 4.0
 """Draws of the base and of the target that say how far scans go, and standard errors beyond which a mode is missed."""
+_NARROW, _COARSE = 0.5, 0.05
+"""Nats by which a draw is above its scan where the points do not resolve a peak, and the share of a mass that they are
+off by at most where they do."""
 
 Matrix = Float[np.ndarray, "_ d"]
 Line = Float[np.ndarray, " _"]
@@ -63,15 +66,27 @@ def missed_modes(
     points = np.sort(np.hstack([grid(typical, part, num_points // 2) for part in (typical, base_draws)]), axis=1)
     each = scan(evaluator, _chosen(rows, weights, first, num_scans), points)
     suspects = [j for j in range(dimension) if _is_suspect(each[:, j], points[j], ends[j])][:_MOST_COORDINATES]
-    num = each.size + _NUM_CLOSER * num_points * len(suspects)
+    num = each.size + _NUM_CLOSER * (num_points * len(suspects) + 1)
     if not suspects or num > min(_LITTLE_MORE * num_spent, num_left):
         return Missed(), each.size
-    closer = scan(evaluator, _chosen(rows, weights, second, _NUM_CLOSER), points, suspects)
+    through = _chosen(rows, weights, second, _NUM_CLOSER)
+    values = scanned_values(evaluator, through, points, np.array(suspects))
+    own = np.asarray(evaluator.values(through).log_target, float)
+    closer = normalized(values, points[suspects])
     ancestors = float(np.sum(islands.stats["num_ancestors"], axis=0)[-1])
     effective = min(float(np.exp(log_ess(islands.log_weights.ravel()))), ancestors)
     names = coordinate_names(evaluator.layout)
     found = [
-        _missed(names[j], closer[:, k], points[j], ends[j], rows[:, j], weights, effective)
+        _missed(
+            names[j],
+            closer[:, k],
+            points[j],
+            ends[j],
+            rows[:, j],
+            weights,
+            effective,
+            _unseen(values[:, k], points[j], through[:, j], own),
+        )
         for k, j in enumerate(suspects)
     ]
     worst = max(found, key=lambda one: one.error)
@@ -91,22 +106,34 @@ def _beyond(points: Line, ends: Line) -> tuple[slice, slice]:
     return slice(0, below), slice(min(int(np.searchsorted(points, ends[1])), len(points) - 1), len(points) - 1)
 
 
+def _unseen(values: Scans, points: Line, places: Line, own: Line) -> Line:
+    """The places of draws that lie on peaks too narrow for the points of their scans; NaN for the others.
+
+    In the neck of a funnel a scan misses the peak it goes through, and would find all mass elsewhere.
+    """
+    at = np.array([np.interp(place, points, line) for place, line in zip(places, values, strict=True)])
+    return np.where(own - at > _NARROW, places, np.nan)
+
+
 def _missed(
-    coordinate: str, scans: Scans, points: Line, ends: Line, own: Line, weights: Line, effective: float
+    coordinate: str, scans: Scans, points: Line, ends: Line, own: Line, weights: Line, effective: float, stuck: Line
 ) -> Missed:
-    """The mode or end of one coordinate of which most is missing beyond noise."""
+    """The mode or end of one coordinate of which most is missing beyond noise.
+
+    Draws that are `stuck` at some place, where this is a number, count as staying there.
+    """
     worst, each = Missed(), masses(scans, points)
     borders = np.concatenate([[-np.inf], points[1:-1], [np.inf]])
     stretches = modes(logsumexp(scans, axis=0), points, _LEAST)
     for stretch in (*stretches, *_beyond(points, ends)):
         mass = each[:, stretch]
-        shares = np.sum(mass, axis=1)
-        expected = min(float(np.mean(shares)), 1.0)
         first, last = borders[stretch.start], borders[stretch.stop]
+        shares = np.where(np.isnan(stuck), np.sum(mass, axis=1), (stuck >= first) & (stuck < last))
+        expected = min(float(np.mean(shares)), 1.0)
         found = float(np.sum(weights[(own >= first) & (own < last)]))
         share = max(expected * (1 - expected), 1 / effective)
         noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (share / effective) ** 0.5)
-        beyond = max(_BEYOND_NOISE * noise, _LEAST, worst.error)
+        beyond = max(_BEYOND_NOISE * noise, _LEAST, _COARSE * expected, worst.error)
         if is_resolved(np.sum(mass, axis=0)) and expected - found > beyond:
             worst = Missed(coordinate, expected, found, expected - found)
     return worst

@@ -37,13 +37,9 @@ _MAX_CHORD, _MAX_NEWTON = 8, 6
 """Steps with the curvature of a neighbor, and with curvature of their own."""
 _SETTLED, _EXACT = 1e-2, 1e-3
 """Gain in nats below which there is no other step, and share of the gain before below which a step was exact."""
-_FEWEST = 10
-"""Optima for each driver that are enough."""
-_DEEPEST = 9.0
-"""Nats below the largest mass at which values of the drivers do not matter."""
-_NUM_DRAWS = 5000
-_DF = 4.0
-
+_FEWEST, _DEEPEST = 10, 9.0
+"""Optima for each driver that are enough, and nats below the largest mass at which they do not matter."""
+_NUM_DRAWS, _DF = 5000, 4.0
 
 Drivers = tuple[int, ...]
 ROTATED: Drivers = (-1,)
@@ -58,20 +54,23 @@ def conditional_design(
     stream: Any,
     known: Drivers = (),
     given: Drivers = (),
+    direction: Float[np.ndarray, " d"] | None = None,
 ) -> tuple[Design | None, Drivers, int]:
     """Draws around the optima of the rest, for values of the drivers all over their range.
 
     `draws` and their scores are those of a pilot, from which the search starts. None where there is no driver, none but
     those that are `known`, no optimum, or not enough gradients for them. Also the drivers, and the number of gradients
-    that it took. Where drivers are `given` none are looked for.
+    that it took. Where drivers are `given`, or a `direction` that drives all others, no other ones are looked for.
     """
     most = int(max_gradients / (_DESIGN * _FEWEST_ROUNDS * _EXPECTED_NEWTON * 2 * draws.shape[1]))
     if most == 0:
         return None, (), 0
     with one_thread(), quiet():
         search = _Search(evaluator, np.asarray(draws, float), max_gradients)
-        drivers = given or find_drivers(draws, scores, search.diagonal)
-        rotation = find_direction(draws, scores) if not given and len(drivers) not in _PLAUSIBLE else None
+        drivers, rotation = given, None if direction is None else rotation_to(direction)
+        if not given and rotation is None:
+            drivers = find_drivers(draws, scores, search.diagonal)
+            rotation = find_direction(draws, scores) if len(drivers) not in _PLAUSIBLE else None
         if rotation is not None:
             # Where many coordinates drive others, or none does, it may be one combination of them.
             search.rotate(rotation)
@@ -82,7 +81,7 @@ def conditional_design(
         if not 0 < len(drivers) < draws.shape[1] or set(found) <= set(known):
             return None, found, search.num_gradients
         optima = search.run(drivers, stream)
-        if optima is not None and rotation is not None:
+        if optima is not None and rotation is not None and direction is None:
             # The optima themselves lie along the direction, and show it more exactly.
             search.rotate(rotation_to(search.axis(optima)))
             optima = search.run((0,), stream)

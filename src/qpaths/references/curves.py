@@ -56,15 +56,22 @@ class _Terms(NamedTuple):
 _NONE = _Terms(np.zeros(0, int), np.zeros(0, int))
 
 
-def fit_map(positions: Any, scores: Any = None) -> Fit:
+def fit_map(positions: Any, scores: Any = None, frame: TriangularMap | None = None) -> Fit:
     """A Student-t distribution through a triangular map, curved where that is better on draws that were left out.
 
-    The linear map is fitted to draws and scores (`fit_reference`), the curved one to draws alone.
+    The linear map is fitted to draws and scores (`fit_reference`), the curved one to draws alone. A curved map in the
+    coordinates of `frame`, a linear map, must be clearly better than one in the coordinates as they are.
     """
     x = np.asarray(positions, float)
     with one_thread(), quiet():
         linear = fit_reference(x, scores)
-        curved = _fit_curved(x)
+        curved: TriangularMap | ComposedMap | None
+        curved, gain = _fit_curved(x)
+        if frame is not None:
+            # A linear map has the same likelihood in both, so that gains over it can be compared.
+            inner, inner_gain = _fit_curved(frame.to_noise(x)[0])
+            if inner is not None and inner_gain > gain + _GAIN:
+                curved = ComposedMap(inner, frame)
         if curved is None:
             return linear
         noise, _ = curved.to_noise(x)
@@ -74,10 +81,10 @@ def fit_map(positions: Any, scores: Any = None) -> Fit:
         return Fit(Component(df, _shrunk(curved, ((df - 2) / df) ** 0.5)), None)
 
 
-def best_fit(positions: Any, scores: Any, of_base: TriangularMap) -> Fit:
+def best_fit(positions: Any, scores: Any, of_base: TriangularMap, frame: TriangularMap | None = None) -> Fit:
     """The most likely of three maps of draws: fitted as they are, or after a map of the base, with pulls or without."""
     x = np.asarray(positions, float)
-    plain = fit_map(x, scores)
+    plain = fit_map(x, scores, frame)
     fits = [] if plain.fitted is None else [plain.fitted]
     with one_thread(), quiet():
         for outer in (of_base, fit_pulls(of_base, x)):
@@ -94,20 +101,26 @@ def best_fit(positions: Any, scores: Any, of_base: TriangularMap) -> Fit:
         return Fit(max(fits, key=lambda fitted: float(np.mean(fitted.log_prob_and_slope(x)[0]))), None)
 
 
-def _shrunk(fitted: TriangularMap, factor: float) -> TriangularMap:
+def _shrunk(fitted: TriangularMap | ComposedMap, factor: float) -> TriangularMap | ComposedMap:
     """The map of noise that is multiplied by a number first."""
+    if isinstance(fitted, ComposedMap):
+        inner: Any = _shrunk(fitted.inner, factor)
+        return ComposedMap(inner, fitted.outer)
     terms = fitted.center, fitted.scale, fitted.order, fitted.means, fitted.log_scales + np.log(factor)
     return TriangularMap.of(*terms, fitted.squares, fitted.slopes)
 
 
-def _fit_curved(x: HostRows) -> TriangularMap | None:
-    """The best curved map over a few orders of the coordinates; None where a linear one is as good."""
+def _fit_curved(x: HostRows) -> tuple[TriangularMap | None, float]:
+    """The best curved map over a few orders of the coordinates; None where a linear one is as good.
+
+    Also what it gains over the linear one per draw, on draws that were left out.
+    """
     num, dimension = x.shape
     if dimension < 2 or dimension > _LARGEST or num < 8 * dimension + 50:
-        return None
+        return None, 0.0
     center, scale = np.median(x, axis=0), np.std(x, axis=0)
     if not (scale > 0).all() or not np.isfinite(scale).all():
-        return None
+        return None, 0.0
     v = (x - center) / scale
     best, best_gain = None, _GAIN
     for order in _orders(v):
@@ -115,9 +128,9 @@ def _fit_curved(x: HostRows) -> TriangularMap | None:
         if gain > best_gain:
             best, best_gain = (order, terms), gain
     if best is None:
-        return None
+        return None, 0.0
     order, terms = best
-    return _assembled(v[:, order], terms, center, scale, order)
+    return _assembled(v[:, order], terms, center, scale, order), best_gain
 
 
 def _assembled(

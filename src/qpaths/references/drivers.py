@@ -62,7 +62,7 @@ def find_drivers(positions: Rows, scores: Rows, curvatures: Curvatures) -> tuple
 def find_direction(positions: Rows, scores: Rows) -> Float[np.ndarray, "d d"] | None:
     """A rotation of which the first axis goes with the size of all scores together; None where none does.
 
-    For hyperparameters that are combinations of the coordinates.
+    For hyperparameters that are combinations of the coordinates, where Hessians do not show them (`find_blocks`).
     """
     x, slopes = np.asarray(positions, float), np.asarray(scores, float)
     num, dimension = x.shape

@@ -25,6 +25,8 @@ _DEEP, _CLEAR, _ROWS_PER_DIMENSION = 0.5, 4.8, 20
 
 Between equal modes at 3 standard deviations it is two thirds, at 4 a third. The best of all directions and intervals is
 above 4.8 in less than 1 of 100 clouds that are uniform, the worst case (`benchmarks/results/groups.md`)."""
+_FEWEST_DISTINCT = 20
+"""Rows that differ, below which copies count."""
 _BINS, _WIDTHS = 24, (1, 2, 3, 5)
 """Of the histograms, and of peaks and valleys in bins."""
 
@@ -118,8 +120,11 @@ def looks_bimodal(white: HostRows) -> bool:
     The projections are the directions that the moments single out, and the fixed points of projection pursuit that
     start from them, `w <- E[z (w'z)^2]` for skewness and `w <- E[z (w'z)^3] - 3 w` for kurtosis. Where rows are few for
     the dimension, some projection of them always looks bimodal. Then one half of the rows finds the projection and the
-    other half judges it.
+    other half judges it. Rows that are the same count once: a particle that has not moved since it was copied many
+    times would make a peak of its own.
     """
+    firsts = np.sort(np.unique(white[:, 0], return_index=True)[1])
+    white = white[firsts] if len(firsts) >= _FEWEST_DISTINCT else white
     num, dimension = white.shape
     few = num < _ROWS_PER_DIMENSION * dimension
     search = white[::2] if few else white

@@ -69,15 +69,19 @@ class TriangularMap(Module):
         )
 
     @staticmethod
-    def linear(mean: Float[np.ndarray, " d"], factor: Float[np.ndarray, "d d"]) -> "TriangularMap":
-        """`x = mean + factor z` with a lower triangular factor."""
+    def linear(
+        mean: Float[np.ndarray, " d"],
+        factor: Float[np.ndarray, "d d"],
+        rotation: Float[np.ndarray, "d d"] | None = None,
+    ) -> "TriangularMap":
+        """`x = mean + factor z` with a lower triangular factor, multiplied by the rotation if there is one."""
         scale = np.sqrt(np.sum(np.square(factor), axis=1))
         standard = factor / scale[:, None]
         diagonal = np.diag(standard)
         unit = standard / diagonal
         means = np.eye(len(mean)) - np.linalg.inv(unit)
         order = np.arange(len(mean))
-        return TriangularMap.of(mean, scale, order, np.tril(means, -1), np.log(diagonal))
+        return TriangularMap.of(mean, scale, order, np.tril(means, -1), np.log(diagonal), rotation=rotation)
 
     @staticmethod
     def diagonal(mean: Float[np.ndarray, " d"], deviation: Float[np.ndarray, " d"]) -> "TriangularMap":

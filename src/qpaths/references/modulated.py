@@ -109,6 +109,8 @@ def _fit_map(design: Design) -> TriangularMap:
 
 def _median(values: Any, weights: Any) -> Any:
     known = np.isfinite(values)
+    if not known.any():  # a fit that overflows everywhere, which has no draws of any use either
+        return 0.0
     order = np.argsort(values[known])
     cumulative = np.cumsum(weights[known][order])
     return values[known][order][np.searchsorted(cumulative, 0.5 * cumulative[-1])]

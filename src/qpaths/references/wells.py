@@ -98,15 +98,25 @@ def _where_mass_is(points: Grid, log_density: Grid) -> Float[np.ndarray, "_ _"]:
     return np.linspace(points[rows, first], points[rows, last], _NUM_POINTS).T
 
 
-@quiet()
 def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any = None) -> Scans:
     """Log density of each coordinate at its points, even or not, given the other coordinates of some draws."""
     coordinates = np.arange(through.shape[1]) if coordinates is None else np.asarray(coordinates)
+    return normalized(scanned_values(evaluator, through, points, coordinates), points[coordinates])
+
+
+@quiet()
+def normalized(values: Scans, points: Grid) -> Scans:
+    """Log densities along scans from values of the log target."""
+    return np.nan_to_num(values - logsumexp(values + np.log(_widths(points)), keepdims=True), nan=-np.inf)
+
+
+@quiet()
+def scanned_values(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
+    """Log target of draws with one of some coordinates at each of its points; `-inf` where it is not a number."""
     num_together = max(1, _MOST_NUMBERS // (len(through) * points.shape[1] * through.shape[1]))
     starts = range(0, len(coordinates), num_together)
     parts = [_values(evaluator, through, points, coordinates[i : i + num_together]) for i in starts]
-    each = np.nan_to_num(np.concatenate(parts, axis=1), nan=-np.inf)
-    return np.nan_to_num(each - logsumexp(each + np.log(_widths(points[coordinates])), keepdims=True), nan=-np.inf)
+    return np.nan_to_num(np.concatenate(parts, axis=1), nan=-np.inf)
 
 
 def _values(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:

@@ -14,16 +14,16 @@ from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, find_modes, with_more_modes
 from ..references.components import Component
-from ..references.conditional import conditional_design
+from ..references.conditional import ROTATED, conditional_design
 from ..references.fitting import has_groups
-from ..references.reference import Reference, least_covered
+from ..references.reference import least_covered
 from ..references.shapes import fit_shapes, num_shaped
 from ..references.wells import fit_wells, num_scanned
 from ..remarks import Check, Refusal, Source
 from .choices import Attempt, Choice, can_map, from_base, is_fitted, less_mass
 from .fits import NUM_OF_BASE, drivers_of, fit_each, fit_to_pilot, map_of_base
 from .pilot import Pilot
-from .trials import SHORT, Found, Trials
+from .trials import SHORT, TRIAL_PARTICLES, Found, Trials
 from .weighted import ENOUGH, GOOD, POOREST, weighted_fit, weights_alone
 
 _SHORT_CURVED, _NUM_WEIGHTED, _FINE = 0.2, 1024, 0.8
@@ -37,8 +37,6 @@ _SETTLED = 0.85
 _CHECK_PARTICLES, _CHECK_SHARE = 64, 0.15
 """Of the short run from the base that looks for modes which ascents have missed: particles, and share of what pilots
 may cost."""
-_TRIAL_PARTICLES, _TRIAL_SHARE = 128, 0.12
-"""Of the small runs that tell in which coordinates a run from the base is better."""
 _FARTHEST = 150.0
 """Nats from the base to the target beyond which such a run would not arrive."""
 _ASCENT_SHARE = 0.25
@@ -105,7 +103,7 @@ class _Search(Trials):
 
     def _checked(self, found: Found, ascents: Ascents) -> Found | None:
         """What ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
-        if self._distance(found[1]) > _FARTHEST:
+        if self.distance(found[1]) > _FARTHEST:
             self.check = Check.TOO_FAR
             return found
         num = _CHECK_PARTICLES if len(ascents.modes) == 1 else self.num_particles
@@ -131,17 +129,6 @@ class _Search(Trials):
         self.check = Check.CONFIRMED
         return found
 
-    def _distance(self, pilot: Pilot) -> float:
-        """Nats from the base to the target: the divergence of the base from the draws of a pilot."""
-        positions, _ = pilot.draws
-        values = self.evaluator.values(positions)
-        self.spend_values(len(positions))
-        return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
-
-    @property
-    def _trial_cost(self) -> float:
-        return _TRIAL_SHARE * self.max_cost
-
     def _by_neck(self) -> Found | None:
         """The path from where ascents ended in what may be a neck, if a small run from the base finds no more mass.
 
@@ -149,8 +136,8 @@ class _Search(Trials):
         """
         if self.neck is None:
             return None
-        is_small = self.num_particles <= _TRIAL_PARTICLES
-        num, cost = (self.num_particles, 0.75 * self.left) if is_small else (_TRIAL_PARTICLES, self._trial_cost)
+        is_small = self.num_particles <= TRIAL_PARTICLES
+        num, cost = (self.num_particles, 0.75 * self.left) if is_small else (TRIAL_PARTICLES, self.trial_cost)
         trial = self.pilot(self.path, num, cost)
         self.first = trial if is_small else None
         if trial.reached and trial.mass[0] > self.neck[1].mass[0]:
@@ -159,28 +146,13 @@ class _Search(Trials):
         return self.neck
 
     def _by_pilot(self) -> Found:
-        if self.base_component is not None and self._is_better_mapped(self.base_component):
+        if self.base_component is not None and self.is_better_mapped(self.base_component):
             found = self.attempt(Source.PRIOR, (self.base_component,), np.ones(1))
             if found is not None:
                 return found
         first = self.first or self.pilot(self.path, self.num_particles, 0.75 * self.left)
         self.attempts.append(Attempt(Source.BASE, None, first.barrier, *first.mass))
         return self.path, first
-
-    def _is_better_mapped(self, component: Component) -> bool:
-        """Whether a small run from the base finds more mass in the coordinates of a map of it.
-
-        They suit a posterior that follows the prior (few data for each effect), the others one that follows the data.
-        """
-        mapped = Reference((component,), np.ones(1), self.path.base, 1.0, self.evaluator.layout, True)
-        try:
-            other, plain = (
-                self.pilot(path, min(_TRIAL_PARTICLES, self.num_particles), self._trial_cost)
-                for path in (from_base(self.path, mapped), self.path)
-            )
-        except FloatingPointError:  # the map overflows, or the run from the base itself will say what is wrong
-            return False
-        return (other.reached, other.mass[0] - 2 * other.mass[1]) >= (plain.reached, plain.mass[0] - 2 * plain.mass[1])
 
     def _by_drivers_of_base(self) -> Found | None:
         """The path from optima and curvature at values of the base's hyperparameters; None where this fails.
@@ -229,8 +201,10 @@ class _Search(Trials):
         """The path from optima and curvature at values of the drivers that draws show, or of those that are given."""
         design_stream, fit_stream = self.stream.fold(200 + self.num_pilots).split(2)
         most = int(min(_DRIVER_SHARE * self.max_cost, self.left) / 2)
+        blocks = None if before is None or set(ROTATED) <= set(self.drivers) else self.blocks(before)
+        direction = None if blocks is None else blocks.direction
         design, drivers, num = conditional_design(
-            self.evaluator, draws, scores, most, design_stream, self.drivers, given
+            self.evaluator, draws, scores, most, design_stream, self.drivers, given, direction
         )
         self.spend_gradients(num)
         if design is None:
@@ -266,7 +240,7 @@ class _Search(Trials):
         if is_fitted(base) and len(base.components) > 1:
             fits = fit_each(base, pilot)
             return None if fits is None else self.attempt(source, *fits, pilot)
-        fit = fit_to_pilot(base, pilot, self.base_component)
+        fit = fit_to_pilot(base, pilot, self.base_component, self.blocks(pilot))
         if fit.fitted is None:
             self.attempts.append(Attempt(source, fit.refusal))
             return None

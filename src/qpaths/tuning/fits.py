@@ -5,9 +5,12 @@ from typing import Any
 import numpy as np
 
 from ..arrays import quiet, softmax
+from ..evaluation import AbstractEvaluator
+from ..references.blocks import LARGEST, NUM_HESSIANS, Blocks, find_blocks, hessians_at
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
 from ..references.fitting import Fit, HostRows, fit_in_noise
+from ..references.frames import find_frame
 from ..references.reference import Reference
 from ..remarks import Shape
 from .pilot import Pilot
@@ -70,10 +73,29 @@ def fit_each(base: Reference, pilot: Pilot) -> tuple[tuple[Component, ...], np.n
     return tuple(components), shares / np.sum(shares)
 
 
-def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None) -> Fit:
+def num_for_blocks(dimension: int) -> int:
+    """Gradients that `blocks_of` takes."""
+    return 2 * dimension * NUM_HESSIANS if 1 < dimension <= LARGEST else 0
+
+
+def blocks_of(evaluator: AbstractEvaluator, draws: HostRows) -> Blocks | None:
+    """Linear coordinates in which the target is a product of small blocks, from Hessians at some draws."""
+    rows = np.asarray(draws, float)
+    if not num_for_blocks(rows.shape[1]) or len(rows) <= rows.shape[1]:
+        return None
+
+    def slopes_at(points: HostRows) -> HostRows:
+        return np.asarray(evaluator.waypoints(points).slopes.target, float)
+
+    hessians = hessians_at(slopes_at, rows, float(np.finfo(evaluator.layout.dtype).eps))
+    return find_blocks(hessians, np.cov(rows.T))
+
+
+def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None, blocks: Blocks | None = None) -> Fit:
     """To the draws of a pilot that began at `base`, after the map of the model's base where there is one.
 
-    Where the draws are few for the dimension, one scale for each coordinate of the reference's map.
+    A curved map may be in the coordinates of blocks. Where the draws are few for the dimension, the fit is one scale
+    for each coordinate of the reference's map.
     """
     particles = pilot.state.particles
     num, dimension = particles.position.shape
@@ -81,7 +103,9 @@ def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None) -> F
     if num < _FEWEST_PER_DIMENSION * dimension and is_linear and particles.slopes is not None:
         scores = pilot.annealing.evaluator.score(1.0, particles)
         return fit_in_noise(base.components[0], particles.position, scores)
+    draws, scores = pilot.draws
+    frame = None if blocks is None else find_frame(blocks, np.asarray(draws, float))
     if of_base is None:
-        return fit_map(*pilot.draws)
+        return fit_map(draws, scores, frame)
     fitted: Any = of_base.map
-    return best_fit(*pilot.draws, fitted)
+    return best_fit(draws, scores, fitted, frame)

@@ -9,11 +9,13 @@ from ..cost import Cost
 from ..evaluation import evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
+from ..references.blocks import Blocks
 from ..references.components import Component
 from ..references.reference import Reference, share_outside
 from ..remarks import Refusal, Shape, Source
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
+from .fits import blocks_of, num_for_blocks
 from .pilot import Pilot, run_pilot
 
 SHORT = 0.7
@@ -25,6 +27,10 @@ _LONGEST = 1.1
 _GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
 """By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
 share of what is left that their moves may cost."""
+TRIAL_PARTICLES, _TRIAL_SHARE = 128, 0.12
+"""Of the small runs that tell in which coordinates a run from the base is better."""
+_BLOCK_SHARE = 0.1
+"""Of what is left, for Hessians."""
 
 _WILD = (Source.PRIOR, Source.DRIVERS)
 """Where maps with scales that overflow far out come from. What is not a number there is not the model's fault."""
@@ -47,6 +53,8 @@ class Trials:
         self.num_pilots = 0
         self.neck: Found | None = None
         """What ascents found where the draws spread far more than the curvature says."""
+        self.looked_for_blocks = False
+        self.found_blocks: Blocks | None = None
 
     @property
     def left(self) -> float:
@@ -98,6 +106,41 @@ class Trials:
             self.neck = path, pilot
         self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
         return (path, pilot) if refusal is None else None
+
+    def distance(self, pilot: Pilot) -> float:
+        """Nats from the base to the target: the divergence of the base from the draws of a pilot."""
+        positions, _ = pilot.draws
+        values = self.evaluator.values(positions)
+        self.spend_values(len(positions))
+        return float(np.mean(values.log_target - values.log_base)) - pilot.mass[0]
+
+    @property
+    def trial_cost(self) -> float:
+        return _TRIAL_SHARE * self.max_cost
+
+    def is_better_mapped(self, component: Component) -> bool:
+        """Whether a small run from the base finds more mass in the coordinates of a map of it.
+
+        They suit a posterior that follows the prior (few data for each effect), the others one that follows the data.
+        """
+        mapped = Reference((component,), np.ones(1), self.path.base, 1.0, self.evaluator.layout, True)
+        try:
+            other, plain = (
+                self.pilot(path, min(TRIAL_PARTICLES, self.num_particles), self.trial_cost)
+                for path in (from_base(self.path, mapped), self.path)
+            )
+        except FloatingPointError:  # the map overflows, or the run from the base itself will say what is wrong
+            return False
+        return (other.reached, other.mass[0] - 2 * other.mass[1]) >= (plain.reached, plain.mass[0] - 2 * plain.mass[1])
+
+    def blocks(self, pilot: Pilot) -> Blocks | None:
+        """Coordinates in which the target is a product, from Hessians at the draws of the first pilot that asks."""
+        num = num_for_blocks(self.evaluator.dimension)
+        if not self.looked_for_blocks and num and self.kernel.with_slopes and 2 * num < _BLOCK_SHARE * self.left:
+            self.looked_for_blocks = True
+            self.spend_gradients(num)
+            self.found_blocks = blocks_of(self.evaluator, pilot.draws[0])
+        return self.found_blocks
 
     def _num_particles(self, before: Pilot | None) -> int:
         """More in each round, and enough for a fit in so many dimensions, as far as a part of what is left allows."""

@@ -26,7 +26,7 @@ def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> t
     for number in range(_NUM_ROUNDS):
         rows = component.draw(stream.fold(number), _NUM_DRAWS)
         log_prob = component.log_prob_and_slope(rows)[0]
-        log_weights = np.nan_to_num(evaluator.values(rows).log_target - log_prob, nan=-np.inf)
+        log_weights = np.nan_to_num(evaluator.values(rows).log_target - log_prob, nan=-np.inf, neginf=-np.inf)
         num_values += len(rows)
         # Scales that overflow far out make a density that is not a number.
         share = float(np.exp(log_ess(log_weights))) / len(rows) if np.isfinite(log_prob).all() else 0.0
