@@ -58,7 +58,7 @@ class Islands(NamedTuple):
 
         There are two views of the error: what each run says of itself, and how the runs differ. The larger one counts.
         The spread of n runs saturates at `sqrt(n)` where one of them is most of the mean, and then says little. So it
-        counts at least as much as n log-normal estimates would spread whose logs differ as these do.
+        is at least the spread of n log-normal estimates whose logs differ as these do.
         """
         log_mean = float(log_mean_exp(self.log_evidence))
         relative = np.exp(self.log_evidence - log_mean)

@@ -121,7 +121,7 @@ def looks_bimodal(white: HostRows) -> bool:
     start from them, `w <- E[z (w'z)^2]` for skewness and `w <- E[z (w'z)^3] - 3 w` for kurtosis. Where rows are few for
     the dimension, some projection of them always looks bimodal. Then one half of the rows finds the projection and the
     other half judges it. Rows that are the same count once: a particle that has not moved since it was copied many
-    times would make a peak of its own.
+    times would make a false peak.
     """
     firsts = np.sort(np.unique(white[:, 0], return_index=True)[1])
     white = white[firsts] if len(firsts) >= _FEWEST_DISTINCT else white

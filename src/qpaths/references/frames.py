@@ -1,7 +1,7 @@
 """Linear coordinates for curved maps of targets that are products of blocks.
 
-Within a block of two coordinates, the one that bends the other is the direction for which draws are most likely. What
-is left, which terms and in which order, is found as in the coordinates as they are.
+Within a block of two coordinates, the coordinate that bends the other is the direction for which draws are most likely.
+What is left, which terms and in which order, is found as in the coordinates as they are.
 """
 
 import math

@@ -236,7 +236,7 @@ class _Search(Trials):
         return path, pilot
 
     def _refitted(self, source: Source, base: Any, pilot: Pilot) -> Found | None:
-        """One round: the path from a fit to the draws of a pilot; each of several modes gets a fit of its own."""
+        """One round: the path from a fit to the draws of a pilot; each of several modes is fitted alone."""
         if is_fitted(base) and len(base.components) > 1:
             fits = fit_each(base, pilot)
             return None if fits is None else self.attempt(source, *fits, pilot)
