@@ -18,8 +18,6 @@ BASE_SHARE = 0.05
 """Of the base in a reference."""
 _MOST_SHIFTED, _WIDEST = 4.0, 5.0
 """Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
-
-
 _TRUSTED = 1.0
 """Length of a path from which weights show what is missing, whatever another search has found."""
 

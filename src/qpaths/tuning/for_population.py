@@ -57,7 +57,8 @@ def tune_population(
 ) -> Recipe:
     """Choose reference, q, schedule and kernel for a population. `qpaths.tune` calls it.
 
-    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. Ascents climb to the
+    The pilots cost at most a quarter of the budget, or some 10,000 evaluations if that is more. Where they leave a long
+    path, a second search with more particles may cost another third. Ascents climb to the
     modes of the target, or a first pilot anneals there from the base. A distribution with the curvature of the modes,
     or fitted to the draws of a pilot, becomes the new base (the reference) if the path from there is shorter and finds
     no less mass. Short runs from there refine it. Where a few coordinates drive the scales of all others, it is fitted
