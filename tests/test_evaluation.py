@@ -286,3 +286,26 @@ def test_a_sampler_that_returns_one_point_for_every_key_is_reported(name, key):
         qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).run(path, key=key)
     evaluator = evaluator_of(path, HOST, with_slopes=False)
     assert evaluator.draw(HOST, 1).shape == (1, 2)  # a single draw tells nothing
+
+
+@pytest.mark.parametrize(("cut", "is_mended"), [(-3.5, True), (-1.0, False)])
+def test_a_few_draws_beyond_the_largest_number_are_others(cut, is_mended):
+    """As of a prior with huge tails; many of them are a mistake, which must show."""
+
+    def sample(key):
+        x = jax.random.normal(key, (2,))
+        return jnp.where(x[0] < cut, jnp.array([x[0], jnp.inf]), x)
+
+    path = qp.GeometricPath(qp.Density(BASE.log_prob, sample), TARGET)
+    rows = evaluator_of(path, HOST, with_slopes=False).draw(HOST, 20_000)
+    assert np.isfinite(rows).all() == is_mended
+    assert rows.shape == (20_000, 2)
+
+
+def test_draws_that_are_not_numbers_stay():
+    def sample(key):
+        x = jax.random.normal(key, (2,))
+        return jnp.where(x[0] < -3.5, jnp.array([jnp.nan, jnp.inf]), x)
+
+    path = qp.GeometricPath(qp.Density(BASE.log_prob, sample), TARGET)
+    assert np.isnan(evaluator_of(path, HOST, with_slopes=False).draw(HOST, 20_000)).any()

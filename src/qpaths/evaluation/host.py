@@ -29,6 +29,8 @@ CHUNKS = (2048, 128)
 missing: small chunks suit the populations of pilots and islands, and large ones are compiled only where there are
 enough particles to fill them."""
 _MOST_PROGRAMS = 8
+_RARE = 0.01
+"""Share of the draws from the base below which overflow is not a mistake."""
 _PART = 256
 """Rows that a program on a CPU works on at once: what it computes for them stays in the cache of a core."""
 _WIDE = {"xla_cpu_prefer_vector_width": "512"}
@@ -121,7 +123,20 @@ class HostEvaluator(AbstractEvaluator):
             parts = [program(leaves, data, np.arange(start, start + size)) for start, size in _chunks(num)]
             positions = np.concatenate([np.asarray(part, float) for part in parts])[:num]
         check_draws(positions, self.layout)
+        return _in_range(positions)
+
+
+def _in_range(positions: Rows) -> Rows:
+    """Draws, with others in place of the few that lie beyond the largest floating-point number.
+
+    A prior with huge tails makes one in a million such draws. Many of them are a mistake of the sampler, and stay.
+    """
+    beyond = np.isinf(positions).any(axis=1)
+    if not 0 < np.sum(beyond) < _RARE * len(positions) or np.isnan(positions).any():
         return positions
+    kept = positions.copy()
+    kept[beyond] = positions[~beyond][: int(np.sum(beyond))]
+    return kept
 
 
 def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
