@@ -171,6 +171,11 @@ def details(cells, problem, titles):
     return f"### {problem}\n\n{table(head, lines)}"
 
 
+def _with_peers(rows, machine):
+    """A machine, and the packages that ran there: CPU seconds of two machines compare only roughly."""
+    return f"{machine} ({', '.join(sorted({row['peer'] for row in rows if row.get('machine') == machine}))})"
+
+
 def machines(rows):
     """Where, when and under which load the rows were made."""
     found = sorted({row["machine"] for row in rows if "machine" in row})
@@ -179,7 +184,8 @@ def machines(rows):
     pythons = sorted({row["python"] for row in rows if "python" in row})
     limits = sorted({row["limit"] for row in rows if "limit" in row})
     return (
-        f"Machine: {'; '.join(found)}. Load average while the runs were made: {min(loads):.0f} to {max(loads):.0f}, so "
+        f"Machine: {'; '.join(_with_peers(rows, machine) for machine in found)}. "
+        f"Load average while the runs were made: {min(loads):.0f} to {max(loads):.0f}, so "
         f"CPU seconds are those of a shared machine. Python {', '.join(pythons)}. Dates: {dates[0]} to {dates[-1]}. "
         f"Limit: {' or '.join(f'{limit:g}' for limit in limits)} CPU seconds for a run."
     )
