@@ -47,3 +47,15 @@ def test_moves_that_cost_too_much_are_not_made():
 def test_betas_of_a_fixed_schedule_are_kept():
     found = run_pilot(PATH, qp.LinearSchedule(6), SLOW, 100, key=HostStream((3,)))
     np.testing.assert_allclose(found.betas, np.linspace(0, 1, 6))
+
+
+def test_slowness_is_the_number_of_moves_worth_a_draw(pilot):
+    name, found = pilot
+    assert found.slowness.shape == found.lengths.shape
+    assert (found.slowness >= 1).all()
+    assert (found.slowness.mean() > 4) if name == "slow" else (found.slowness.mean() < 4)
+    # Two moves that leave a quarter together leave a half each; a move that leaves a half is worth a third of a draw.
+    half = found._replace(kept=np.array([0.25, 0.5]), num_moves=np.array([2, 1]))
+    np.testing.assert_allclose(half.slowness, [2.0, 3.0])
+    stuck = found._replace(kept=np.array([1.0]), num_moves=np.array([1]))
+    assert np.isfinite(stuck.slowness).all()

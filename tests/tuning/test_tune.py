@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import stream_of
+from qpaths.arrays import HostStream, stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.recipe import Recipe
@@ -15,6 +15,7 @@ from qpaths.remarks import Note
 from qpaths.testing import check_algorithm
 from qpaths.tuning.chain_measure import Candidate, Measured, Problems, measure
 from qpaths.tuning.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
+from qpaths.tuning.for_population import _ENOUGH_PARTICLES, _STUCK, _num_steps
 from qpaths.tuning.pilot import run_pilot
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -57,6 +58,36 @@ def test_base_can_be_kept(tuned):
     kept = qp.tune(path_of(MEANS[0]), key=jax.random.key(0), budget=100_000, reference=False)
     assert kept.path.base is BASE
     assert kept.barrier > 3 > 2 * tuned.barrier
+
+
+def test_a_larger_budget_buys_distributions_for_slow_moves_before_islands(key):
+    slow, quick = qp.RandomWalk(1), qp.HMC(num_leapfrog=10)
+
+    def num_betas(kernel, budget):
+        return qp.tune(path_of(MEANS[0]), key=key, budget=budget, reference=False, kernel=kernel).schedule.betas.size
+
+    few, more, most, beyond = (num_betas(slow, budget) for budget in (100_000, 1_000_000, 30_000_000, 300_000_000))
+    assert few < more < most
+    assert most == beyond  # as many as slow moves need; the rest goes to islands
+    assert num_betas(quick, 30_000_000) < 2 * num_betas(quick, 100_000)
+
+
+def test_more_distributions_follow_from_what_moves_leave():
+    pilot = run_pilot(path_of(MEANS[0]), qp.AdaptiveSchedule(), qp.RandomWalk(1), 200, key=HostStream((3,)))
+    num = pilot.lengths.size
+    every = pilot._replace(kept=np.full(num, 0.5), num_moves=np.ones(num))
+    fresh = pilot._replace(kept=np.zeros(num), num_moves=np.ones(num))
+    fewest = _num_steps(fresh, pilot.kernel, np.inf)
+    wanted = _num_steps(every, pilot.kernel, np.inf)
+    # A move that leaves a half is worth a third of a draw. The draws of the base are independent.
+    assert 2 * fewest < wanted <= 3 * fewest
+    # Enough particles come first.
+    room = _ENOUGH_PARTICLES * (pilot.kernel.start_cost(1).total + 1.5 * fewest * pilot.kernel.cost.total)
+    assert _num_steps(every, pilot.kernel, room) == int(1.5 * fewest)
+    assert _num_steps(every, pilot.kernel, 0.0) == fewest
+    # Where particles do not pass from mode to mode, more steps are no cure.
+    stuck = every._replace(kept=np.append(every.kept[:-1], _STUCK + 0.01))
+    assert _num_steps(stuck, pilot.kernel, np.inf) == fewest
 
 
 def test_settings_for_many_problems_bring_their_bounds_together(key, caplog):

@@ -25,6 +25,12 @@ _HARD, _AGAIN_SHARE = 2.5, 0.35
 budget."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
+_ENOUGH_PARTICLES, _CHECKS_SHARE = 16384, 0.13
+"""Particles of all islands, four batches of eight with 512 each, which come before more steps than fresh draws would
+need; and the share of the budget that checks take."""
+_STUCK = 0.9
+"""Share of the path's derivative, left by the moves at the target, beyond which more steps are no cure: particles do
+not pass between modes or out of a neck, and the shares of these come from the number of particles."""
 _MOST_WEIGHTED = 2.0
 """Length of a path below which weights alone may be better than moves."""
 _PROBED, _PROBED_SHARE = (512, 4096), 0.2
@@ -116,18 +122,40 @@ def tune_population(
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        num_steps = max(2, math.ceil(pilot.barrier / _STEP_LENGTH))
+        num_steps = _num_steps(pilot, kernel, (1 - _CHECKS_SHARE) * budget - allowance.spent.total)
         if pilot.barrier < _MOST_WEIGHTED and path.is_pointwise:
             num = int(np.clip(_PROBED_SHARE * allowance.left, *_PROBED))
             ess = weights_alone(path, kernel, streams[1], num)
             allowance.spend(Cost.values(num))
-            if ess > ENOUGH or _moves_error(pilot.barrier, num_steps, kernel) * ess > 1 - ess:
+            fewest = _fewest_steps(pilot.barrier)
+            if ess > ENOUGH or _moves_error(pilot.barrier, fewest, kernel) * ess > 1 - ess:
                 num_steps = 1
                 notes.append(Note.WEIGHTS(ess=ess))
         betas = np.unique(respace(betas, pilot.lengths, 1 + num_steps))  # two may be one, next to beta = 1
     if betas.size > 2:
         notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
     return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
+
+
+def _fewest_steps(barrier: float) -> int:
+    """Steps of a path where every move is a fresh draw."""
+    return max(2, math.ceil(barrier / _STEP_LENGTH))
+
+
+def _num_steps(pilot: Pilot, kernel: AbstractKernel[Any], left: float) -> int:
+    """Steps of equal length, with `left` evaluations for the islands.
+
+    K steps add about `l^2 tau / K` to the relative variance where the path is l long and a move is worth 1 / tau of a
+    draw. So many steps are made that slow moves add no more than fresh draws would, as far as enough particles remain:
+    a larger budget buys distributions first, and islands after that.
+    """
+    fewest = _fewest_steps(pilot.barrier)
+    if pilot.kept[-1] > _STUCK:
+        return fewest
+    wanted = fewest * float(pilot.slowness @ pilot.lengths) / max(pilot.barrier, 1e-12)
+    per_step = kernel.num_steps * kernel.cost.total
+    affordable = (left / _ENOUGH_PARTICLES - kernel.start_cost(1).total) / per_step
+    return max(fewest, math.floor(min(wanted, affordable)))
 
 
 def _moves_error(barrier: float, num_steps: int, kernel: AbstractKernel[Any]) -> float:

@@ -28,6 +28,8 @@ _HURRY = 0.15
 _KEPT, _MOST_MOVES, _LINGER_SHARE = 0.5, 8, 0.2
 """Share of the path's derivative that moves at a beta may leave, moves after which there is no other at one beta, and
 the share of what a pilot may cost up to which there are such moves."""
+_SLOWEST = 0.98
+"""The largest share that so few particles tell from all of it."""
 
 
 class Pilot(NamedTuple):
@@ -41,6 +43,8 @@ class Pilot(NamedTuple):
     """Of the steps between its betas."""
     num_moves: Float[AnyArray, " steps"]
     """How often the particles were moved after each of them."""
+    kept: Float[AnyArray, " steps"]
+    """Share of the path's derivative that all these moves have left."""
 
     @property
     def betas(self) -> Float[AnyArray, " num"]:
@@ -59,6 +63,16 @@ class Pilot(NamedTuple):
     def barrier(self) -> float:
         """The length of the whole path."""
         return float(np.sum(self.lengths))
+
+    @property
+    def slowness(self) -> Float[AnyArray, " steps"]:
+        """Moves that are worth one independent draw, for each step: `(1 + rho) / (1 - rho)` where one move leaves rho.
+
+        The mean of both ends of the step counts. Draws from the base are independent.
+        """
+        rho = np.clip(self.kept, 0.0, _SLOWEST) ** (1 / self.num_moves)
+        ends = np.append(1.0, (1 + rho) / (1 - rho))
+        return 0.5 * (ends[:-1] + ends[1:])
 
     @property
     def draws(self) -> tuple[Rows, Rows | None]:
@@ -108,7 +122,12 @@ def run_pilot(
         return affordable and moved.count(moved[-1]) < _MOST_MOVES and float(state.lag.kept) > _KEPT
 
     may_linger = annealing.target_ess is not None  # the betas of a fixed schedule are counted by stages
-    state, stats = anneal(annealing, start, record=pilot_params, choose=choose, linger=linger if may_linger else None)
+
+    def record(state: State, stats: Any) -> Any:
+        return {**pilot_params(state, stats), "kept": state.lag.kept}
+
+    state, stats = anneal(annealing, start, record=record, choose=choose, linger=linger if may_linger else None)
+    kept = stats.pop("kept")
     plain: Any = {name: values for name, values in stats.items() if name != "params"}
     result = algorithm.finish(annealing, state, plain)
     firsts = np.flatnonzero(np.diff(stats["beta"], prepend=0.0) > 0)
@@ -126,4 +145,5 @@ def run_pilot(
         annealing,
         result.stats["length"][firsts],
         1 + lasts - firsts,
+        to_host(kept[lasts]),
     )
