@@ -145,6 +145,11 @@ class Finding(Kind):
         "the draws are narrower than the target in {where}, by {short:.1%} of its variance (mean virial): "
         "tails or the neck of a funnel were not reached; reparameterize the model, or give a base with heavier tails"
     )
+    STEIN = (
+        "the draws do not fit the target's scores near some places (kernel Stein discrepancy of {discrepancy:.2f} "
+        "standard deviations): part of the target was reached too rarely; give a larger budget, or reparameterize the "
+        "model"
+    )
     MISSED_MODE = (
         "the draws miss a mode or an end of the target along {coordinate}: {expected:.1%} of the mass belongs there, "
         "and {found:.1%} of the draws are there; give a larger budget, or a base that is closer to all modes"

@@ -43,7 +43,7 @@ EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
 def _islands(log_evidence, se):
     num = len(log_evidence)
     stats = {"increment_variance": np.zeros((num, 1)), "length": np.zeros((num, 1))}
-    nothing = Identities(*(np.zeros((num, 0)) for _ in range(4)))
+    nothing = Identities(*(np.zeros((num, 0)) for _ in Identities._fields))
     arrays = np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4))
     return Islands(*arrays, stats, nothing)
 
@@ -364,6 +364,19 @@ def test_virials_tell_that_tails_are_missing():
     assert 0.06 < both.error < 0.6
     wide = 1.5 * rng.standard_t(3, (16, 1000, 2))
     assert _with_draws(path, wide).narrow == 0
+
+
+def test_kernels_tell_that_the_shape_is_wrong():
+    """Two groups with the mean and the variance of the target: scores and virials are zero, as they should be."""
+    rng = np.random.default_rng(0)
+    path = qp.GeometricPath(BASE, qp.Density(BASE.log_prob))
+    draws = rng.standard_normal((16, 1000, 2))
+    assert _with_draws(path, draws) == Balance()
+    side = rng.choice([-1.0, 1.0], (16, 1000))
+    draws[..., 0] = 0.9 * side + (1 - 0.9**2) ** 0.5 * draws[..., 0]
+    groups = _with_draws(path, draws)
+    assert groups == Balance(discrepancy=groups.discrepancy)
+    assert 0.05 < groups.error < 0.5
 
 
 @pytest.mark.parametrize("num_steps", [1, 5])

@@ -1,5 +1,6 @@
 """Checks of the draws in the end."""
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -41,6 +42,8 @@ class Balance(NamedTuple):
     """By which share of its variance a coordinate falls short of the target, less noise; or all of them together."""
     where: tuple[int, ...] = ()
     """The coordinates that are narrow; none where only the sum of all is."""
+    discrepancy: float = 0.0
+    """The largest mean of a Stein kernel, in standard deviations of its term, less noise."""
 
     @property
     def error(self) -> float:
@@ -50,7 +53,7 @@ class Balance(NamedTuple):
         score is then p to 2 p, their variance falls short by 2 p to 6 p, and the log evidence is off by p or a little
         more.
         """
-        return float(np.hypot(self.imbalance, self.narrow))
+        return float(math.hypot(self.imbalance, self.narrow, self.discrepancy))
 
 
 def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
@@ -77,7 +80,23 @@ def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
     worst = int(np.argmin(tail))
     imbalance = float(variance[worst] * max(mean[worst] ** 2 - noise[worst] ** 2, 0.0)) ** 0.5
     balanced = tail[worst] * tail.size > _UNBALANCED
-    return Balance(0.0 if balanced else imbalance, *_narrowness(virials))
+    discrepancy = _discrepancy(share * found.stein, share * found.stein_squares)
+    return Balance(0.0 if balanced else imbalance, *_narrowness(virials), discrepancy)
+
+
+def _discrepancy(means: Float[np.ndarray, "runs k"], squares: Float[np.ndarray, "runs k"]) -> float:
+    """The largest mean of a Stein kernel beyond noise.
+
+    If a share p of the mass is missing, or too much, in a part where the term is of the size of its standard deviation
+    or a little more, its mean is off by about p of that.
+    """
+    from scipy.special import stdtr
+
+    num = len(means)
+    mean, noise = np.mean(means, axis=0), np.std(means, axis=0, ddof=1) / num**0.5
+    tail = 2 * stdtr(num - 1, -np.abs(mean) / np.maximum(noise, 1e-300))
+    beyond = (np.maximum(mean**2 - noise**2, 0.0) / np.maximum(np.mean(squares, axis=0), 1e-300)) ** 0.5
+    return float(np.max(beyond, where=tail * tail.size < _UNBALANCED, initial=0.0))
 
 
 def _narrowness(virials: Float[np.ndarray, "runs d"]) -> tuple[float, tuple[int, ...]]:

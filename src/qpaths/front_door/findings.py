@@ -46,6 +46,8 @@ def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str])
     if balance.narrow > 0:
         where = listed(balance.where, names) or "all coordinates together"
         found.append(Finding.NARROW(where=where, short=balance.narrow))
+    if balance.discrepancy > 0:
+        found.append(Finding.STEIN(discrepancy=balance.discrepancy))
     if missed.error > 0:
         found.append(Finding.MISSED_MODE(**missed._asdict()))
     if drift.error > 0:
