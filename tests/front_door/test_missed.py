@@ -31,7 +31,8 @@ def missed(rows, log_target=two_wells, num_spent=100_000, weights=None, num_left
     samples = rows.reshape(8, -1, rows.shape[1])
     log_weights = np.zeros(samples.shape[:2]) if weights is None else np.log(weights).reshape(samples.shape[:2])
     stats = {"num_ancestors": np.full((8, 3), samples.shape[1])}
-    islands = Islands(np.zeros(8), np.zeros(8), samples, log_weights, stats, Identities(*(np.zeros((8, 0)) for _ in Identities._fields)))
+    nothing = Identities(*(np.zeros((8, 0)) for _ in Identities._fields))
+    islands = Islands(np.zeros(8), np.zeros(8), samples, log_weights, stats, nothing)
     return missed_modes(evaluator, islands, num_spent, num_left, HostStream((seed,)))
 
 
