@@ -63,6 +63,7 @@ class Refusal(enum.StrEnum):
     LONGER = "the path from there is not shorter"
     POOR_FIT = "hardly any draw from there has weight"
     LESS_MASS = "the pilot from there found less mass"
+    UNSTABLE = "draws from there are lost in rounding errors of its map"
 
 
 class Check(enum.StrEnum):

@@ -10,7 +10,8 @@ from qpaths.arrays import HostStream
 from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal
-from qpaths.references.reference import Reference, share_outside
+from qpaths.references.maps import TriangularMap
+from qpaths.references.reference import Reference, share_lost, share_outside
 from qpaths.remarks import Refusal
 
 
@@ -166,6 +167,35 @@ def test_share_of_draws_beyond_a_hard_bound():
     assert abs(share_outside(reference, half, 1000, stream=HostStream((1,))) - 0.5) < 5 * 0.5 / 1000**0.5
     everywhere = _evaluator(normal, qp.Density(lambda x: -jnp.sum(x**2)))
     assert share_outside(reference, everywhere, 1000, stream=HostStream((1,))) == 0
+
+
+def _steep(slope):
+    """Coordinate 0 drives the scale of coordinate 1, to which coordinate 2 adds standard noise."""
+    means, slopes = np.zeros((3, 3)), np.zeros((3, 3))
+    means[2, 1], slopes[1, 0] = 1.0, slope
+    steep = TriangularMap.of(np.zeros(3), np.ones(3), np.arange(3), means, np.zeros(3), None, slopes)
+    base = qp.MultivariateNormal(jnp.zeros(3), jnp.eye(3))
+    return Reference((Component(30.0, steep),), np.ones(1), base, 0.05, Layout.of(jnp.zeros(3)))
+
+
+def test_draws_that_rounding_takes_away_are_counted():
+    """The noise of coordinate 2 is lost in that of coordinate 1 where the scale is above 1e15: at 1.73 and beyond."""
+    assert 0.02 < share_lost(_steep(20.0), 2000, stream=HostStream((1,))) < 0.08
+    assert share_lost(_steep(0.5), 2000, stream=HostStream((1,))) == 0
+
+
+def test_draws_of_a_reference_that_overflow_have_no_mass():
+    """The run goes on, and its evidence is right. At draws of a base that the user gives, it must be finite."""
+    reference = _steep(400.0)
+    target = qp.Density(lambda x: -0.5 * jnp.sum((x / 0.3) ** 2))
+    algorithm = qp.SMC(4000, qp.LinearSchedule(4), qp.RandomWalk())
+    result = algorithm.run(qp.GeometricPath(reference, target), key=jax.random.key(0))
+    truth = 1.5 * np.log(2 * np.pi) + 3 * np.log(0.3)
+    assert abs(result.log_evidence - truth) < 5 * result.log_evidence_se < 2.0
+    normal = qp.MultivariateNormal(jnp.zeros(3), jnp.eye(3))
+    base = qp.Density(lambda x: jnp.where(x[0] > 0, -jnp.inf, normal.log_prob(x)), normal.sample)
+    with pytest.raises(FloatingPointError, match=r"`base.log_prob` is -inf"):
+        algorithm.run(qp.GeometricPath(base, target), key=jax.random.key(0))
 
 
 def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():

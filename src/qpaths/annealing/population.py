@@ -284,10 +284,17 @@ class Population(Module):
 
 
 def invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> Bool[AnyArray, " n"]:
-    """At which exact draws from the base an endpoint is not what it must be there."""
+    """At which exact draws from the base an endpoint is not what it must be there.
+
+    A draw of a fitted reference may lie so far out that neither density is a number there: it has no mass, and that is
+    no fault of the user's functions.
+    """
     xp = evaluator.xp
     base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
-    return ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
+    wrong = ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
+    if hasattr(evaluator.path.base, "is_far"):
+        return wrong & ~((base == -xp.inf) & (target == -xp.inf))
+    return wrong
 
 
 def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, " n"], positions: AnyArray) -> Fault:

@@ -78,10 +78,14 @@ class Component(Module):
 
     def draw(self, stream: Any, num: int) -> Rows:
         """`num` rows."""
+        return self.map.to_points(self.noise(stream, num))[0]
+
+    def noise(self, stream: Any, num: int) -> Rows:
+        """`num` rows of what the map turns into draws."""
         normals, *others = stream.split(1 + len(self._parts))
         normal = normals.normal((num, self.map.dimension))
         parts = [part.draw(other, normal[:, own]) for (part, own), other in zip(self._parts, others, strict=True)]
-        return self.map.to_points(namespace(normal).concatenate(parts, axis=-1))[0]
+        return namespace(normal).concatenate(parts, axis=-1)
 
     @property
     def shape(self) -> Shape:

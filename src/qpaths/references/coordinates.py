@@ -10,6 +10,7 @@ from typing import Any
 import jax
 
 from .._types import Point, Rows, Vector
+from ..arrays import quiet
 from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import AbstractPath, EndpointValues
 from .composed import AnyMap
@@ -74,6 +75,7 @@ class MappedEvaluator(AbstractEvaluator):
     def _own(self, values: Any) -> Any:
         return self.inner._own(values)
 
+    @quiet()
     def draw(self, stream: Any, num: int) -> Rows:
         return self.map.to_noise(self.inner.draw(stream, num))[0]
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from .._modules import Module
 from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
-from ..arrays import TracedStream, logsumexp, namespace
+from ..arrays import TracedStream, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
 from ..evaluation import AbstractEvaluator, Layout
 from .components import Component
@@ -17,6 +17,8 @@ from .coordinates import MappedEvaluator
 
 _FARTHEST = 7.0
 """Size of the noise beyond which NaN is not the fault of a density."""
+_MOST_ROUNDED = 0.1
+"""Error of the noise of a draw, relative to its size, beyond which it is lost."""
 _NUM_PROBED, _NUM_CLIMBED = 512, 16
 """Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 
@@ -38,6 +40,7 @@ class Reference(Module):
     layout: Layout = eqx.field(static=True)
     is_mapped: bool = eqx.field(static=True, default=False)
 
+    @quiet()
     def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
         """Log density at rows and its gradient, from those of the base."""
         if self.share == 1:
@@ -46,20 +49,23 @@ class Reference(Module):
         found = [component.log_prob_and_slope(positions) for component in self.components]
         shares = xp.concatenate([(1 - self.share) * xp.asarray(self.shares), xp.full(1, self.share)])
         logs = xp.stack([*(value for value, _ in found), log_inner], axis=-1) + xp.log(shares).astype(log_inner.dtype)
+        logs = xp.where(xp.isnan(logs), -xp.inf, logs)  # a map has overflowed there
         value = logsumexp(logs, axis=-1)
         if inner_slope is None:
             return value, None
         parts = xp.exp(logs - value[:, None])
-        slope = sum(parts[:, i : i + 1] * own for i, (_, own) in enumerate(found))
-        # Where the base has no mass its slope means nothing.
-        return value, slope + xp.where(parts[:, -1:] > 0, parts[:, -1:] * inner_slope, 0.0)
+        slopes = zip(parts.T[:, :, None], [*(own for _, own in found), inner_slope], strict=True)
+        # Where a part has no mass its slope means nothing.
+        return value, sum(xp.where(part > 0, part * own, 0.0) for part, own in slopes)
 
+    @quiet()
     def is_far(self, positions: Rows) -> Any:
         """Which rows lie beyond all draws of the target that anyone expects."""
         xp = namespace(positions)
         away = [xp.max(xp.abs(component.map.to_noise(positions)[0]), axis=-1) for component in self.components]
         return ~(xp.min(xp.stack(away), axis=0) < _FARTHEST)
 
+    @quiet()
     def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
         """Rows of draws; `draw_inner(stream, num)` makes those of the base."""
         which, far, *near = stream.split(2 + len(self.components))
@@ -93,6 +99,21 @@ def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, 
     for number, component in enumerate(reference.components):
         positions = component.draw(stream.fold(number), num)
         shares.append(float(np.mean(np.asarray(evaluator.values(positions).log_target) == -np.inf)))
+    return max(shares)
+
+
+@quiet()
+def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
+    """Share of `num` draws from each component that its map does not lead back to their noise. The largest.
+
+    Far out, a map whose coordinates drive each other can grow without bound. What comes back is then rounding errors.
+    """
+    shares = []
+    for number, component in enumerate(reference.components):
+        noise = np.asarray(component.noise(stream.fold(number), num))
+        back = np.asarray(component.map.to_noise(component.map.to_points(noise)[0])[0])
+        is_back = np.abs(back - noise) < _MOST_ROUNDED * (1 + np.abs(noise))
+        shares.append(float(np.mean(~is_back.all(axis=-1))))
     return max(shares)
 
 

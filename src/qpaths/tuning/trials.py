@@ -11,7 +11,7 @@ from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
 from ..references.blocks import Blocks
 from ..references.components import Component
-from ..references.reference import Reference, share_outside
+from ..references.reference import Reference, share_lost, share_outside
 from ..remarks import Refusal, Shape, Source
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
@@ -22,6 +22,8 @@ SHORT = 0.7
 """Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
 _PROBES, _MOST_OUTSIDE = 128, 0.25
 """Draws from a reference, and the share of them that may lie where the target has no mass."""
+_ROUND_TRIPS, _MOST_LOST = 2048, 0.01
+"""Draws that go back through their map, and the share of them that may be lost in rounding errors."""
 _LONGEST = 1.1
 """Share of the length of the path before, above which a round is dropped."""
 _GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
@@ -85,6 +87,9 @@ class Trials:
         self.spend_values(_PROBES * len(components))
         if outside > _MOST_OUTSIDE:
             self.attempts.append(Attempt(source, Refusal.HARD_BOUND, **facts))  # type: ignore[arg-type]
+            return None
+        if share < 1 and share_lost(reference, _ROUND_TRIPS, stream=self.stream.fold(1001)) > _MOST_LOST:
+            self.attempts.append(Attempt(source, Refusal.UNSTABLE, **facts))  # type: ignore[arg-type]
             return None
         path = from_base(self.path, reference)
         num = self.num_particles if source is Source.DRIVERS else self._num_particles(before)
