@@ -50,7 +50,8 @@ class Note(Kind):
     WEIGHTS = "weights alone, without moves: the draws are worth {ess:.0%} of as many independent ones"
     CHAINS = (
         "{num} distributions with {num_leapfrog} leapfrog steps at each, momenta kept by {persistence:.0%}, "
-        "{acceptance:.0%} of moves accepted; single chains fall short of the log evidence by about {shortfall:.3f} nats"
+        "step sizes spread by a factor of {spread:g}, {acceptance:.0%} of moves accepted; single chains fall short of "
+        "the log evidence by about {shortfall:.3f} nats"
     )
     NO_GRADIENT = (
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "

@@ -8,12 +8,14 @@ import pytest
 import qpaths as qp
 from qpaths.arrays import HostStream, stream_of
 from qpaths.cost import Cost
+from qpaths.kernels.frozen import shared
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.recipe import Recipe
 from qpaths.references.reference import Reference
 from qpaths.remarks import Note
 from qpaths.testing import check_algorithm
-from qpaths.tuning.chain_measure import Candidate, Measured, Problems, measure
+from qpaths.tuning import chain_search
+from qpaths.tuning.chain_measure import Candidate, Measured, Problems, group_ends, measure
 from qpaths.tuning.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
 from qpaths.tuning.for_population import _ENOUGH_PARTICLES, _STUCK, _num_steps
 from qpaths.tuning.pilot import run_pilot
@@ -145,10 +147,37 @@ def test_gradients_are_split_between_distributions_and_leapfrog_steps():
     assert momenta.with_momenta(400, 2) == [(2, 0.5), (2, 0.7), (3, 0.5), (3, 0.7)]
     assert momenta.with_momenta(10, 2) == [(2, 0.5), (2, 0.7)]
     assert with_leapfrog(_settings("none"), 3, 100, 0.7).hmc.persistence == 0.7
+    assert with_leapfrog(_settings("none"), 3, 100, spread=4.0).hmc.spread == 4.0
     other = with_leapfrog(_settings("none"), 5, 100)
     assert (other.betas.size, other.hmc.num_leapfrog) == (21, 5)
     np.testing.assert_allclose(other.betas, np.linspace(0, 1, 21))
     np.testing.assert_allclose(other.kernel.params.step_size, 0.5)
+
+
+@pytest.mark.parametrize("best", [1.0, 4.0])
+def test_a_spread_of_step_sizes_is_chosen_where_chains_fall_less_short(monkeypatch, best):
+    """Chains are rigged to spread less with one of the spreads; the rest of the search goes on with it."""
+
+    def rigged(problems, candidate, stream):
+        width = 0.1 if candidate.hmc.spread == best else 1.0
+        num = group_ends(candidate.betas.size - 1).size
+        log_weights = width * np.random.default_rng(0).standard_normal((1, 8))
+        return Measured(log_weights, np.full(num, 0.9), np.zeros(num), np.ones(num), np.ones((num, 2)), None)
+
+    monkeypatch.setattr(chain_search, "measure", rigged)
+    found = chain_search.search_chains(
+        Problems(None, None, 8), _settings("none"), 400, Search(deltas=()), stream_of(jax.random.key(0), host=True)
+    )
+    assert found.candidate.hmc.spread == best
+
+
+def test_chains_from_the_base_start_at_the_schedule_of_a_population(key):
+    """The schedule of a population has other betas than its kernel's parameters; chains begin with both."""
+    length = {"num_gradients": 100, "num_chains": 10, "num_leapfrog": 2}
+    recipe = qp.tune(path_of(MEANS[0]), key=key, q=1.0, reference=False, **length)
+    assert recipe.betas.size == 51
+    result = recipe.run(qp.AIS, 200, key=key)
+    assert abs(result.log_evidence + 1.0) < 5 * result.log_evidence_se
 
 
 def test_coordinates_get_their_scale_relative_to_the_narrowest_where_the_kernel_has_one():
@@ -188,6 +217,16 @@ def test_another_q_starts_where_the_path_was(key):
     moved = np.asarray(other.betas)[1:-1] - np.asarray(betas)[1:-1]
     assert moved[0] > 0 > ratio[0]
     assert moved[-1] < 0.01 < ratio[-1]
+
+
+@pytest.mark.parametrize("kernel", [qp.HMC(1, 3, spread=2.0), qp.MALA(), qp.RandomWalk()])
+def test_numbers_of_a_frozen_kernel_become_arguments_of_its_program(kernel, key):
+    frozen = run_pilot(path_of(MEANS[0]), qp.LinearSchedule(4), kernel, 64, key=key).kernel
+    found = shared(frozen)
+    assert found.betas.size == 256
+    if isinstance(kernel, qp.HMC):
+        assert isinstance(found.kernel.spread, jax.Array)
+        assert float(found.kernel.spread) == 2.0
 
 
 def test_frozen_kernel_interpolates_and_reverses():

@@ -1,8 +1,8 @@
 """A kernel whose parameters were fitted once and stay as they are."""
 
+import dataclasses
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -105,12 +105,16 @@ class FrozenKernel(KernelWrapper):
 def shared(kernel: Any) -> Any:
     """The kernel with arrays in place of what would otherwise be part of a compiled program.
 
-    Frozen kernels of one kind then share a program, whatever their betas and the share of the momentum that they keep.
+    Frozen kernels of one kind then share a program, whatever their betas, the share of the momentum that they keep
+    and the spread of their step sizes.
     """
     if not isinstance(kernel, FrozenKernel):
         return kernel
     kernel = kernel.resampled()
-    if not hasattr(kernel.kernel, "persistence"):
-        return kernel
-    # Of a Python number, so that it does not widen float32.
-    return eqx.tree_at(lambda frozen: frozen.kernel.persistence, kernel, jnp.asarray(float(kernel.kernel.persistence)))
+    # Of Python numbers, so that they do not widen float32.
+    numbers = {
+        name: jnp.asarray(float(getattr(kernel.kernel, name)))
+        for name in ("persistence", "spread")
+        if name in {field.name for field in dataclasses.fields(kernel.kernel)}
+    }
+    return dataclasses.replace(kernel, kernel=dataclasses.replace(kernel.kernel, **numbers))

@@ -49,9 +49,10 @@ class Candidate(eqx.Module):
 
     @staticmethod
     def of(recipe: Recipe) -> "Candidate":
-        """That of a recipe for a single problem."""
+        """That of a recipe for a single problem, with the kernel's parameters at the betas of the schedule."""
         delta = np.asarray(recipe.path.delta if isinstance(recipe.path, Ordered) else 0.0)
-        return Candidate(Recipe(PathOf(lambda _: recipe.path, delta), recipe.schedule, recipe.kernel))
+        kernel = recipe.kernel.at(recipe.betas)  # type: ignore[attr-defined]
+        return Candidate(Recipe(PathOf(lambda _: recipe.path, delta), recipe.schedule, kernel))
 
     @property
     def delta(self) -> Any:

@@ -1,4 +1,4 @@
-"""The search for a recipe of annealed chains: step sizes, schedule, leapfrog steps, momenta, acceptance rate and q.
+"""The search for a recipe of annealed chains: step sizes, schedule, leapfrog steps, momenta, acceptance and q.
 
 Chains of a candidate are run and measured, and what they show improves it.
 """
@@ -19,6 +19,7 @@ from .chain_measure import Candidate, Measured, PathOf, Problems, group_ends, me
 
 LEAPFROGS = (2, 3, 5, 10)
 PERSISTENCES = (0.5, 0.7)
+SPREADS = (4.0,)
 ACCEPTANCES = (0.8, 0.95)
 DELTAS = (1e-3, 4e-3, 1.6e-2)
 _ROUGH, _ROUGH_ROUNDS = 64, 6
@@ -57,18 +58,21 @@ def improve(candidate: Candidate, measured: Measured, gain: float) -> Candidate:
 
 
 def with_leapfrog(
-    candidate: Candidate, num_leapfrog: int, num_gradients: int, persistence: float | None = None
+    candidate: Candidate,
+    num_leapfrog: int,
+    num_gradients: int,
+    persistence: float | None = None,
+    spread: float | None = None,
 ) -> Candidate:
     """The same with another number of leapfrog steps, and as many distributions as the gradients then allow.
 
-    Momenta are kept as before, or by the given share.
+    Momenta are kept as before, or by the given share; step sizes spread as before, or by the given factor.
     """
     num = 1 + num_gradients // num_leapfrog
     old = candidate.hmc
     kept = old.persistence if persistence is None else persistence
-    hmc = HMC(
-        1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter, persistence=kept, spread=old.spread
-    )
+    factor = old.spread if spread is None else spread
+    hmc = HMC(1, num_leapfrog, preconditioner=old.preconditioner, jitter=old.jitter, persistence=kept, spread=factor)
     position = np.linspace(0, candidate.betas.size - 1, num)
     betas = np.interp(position, np.arange(candidate.betas.size), candidate.betas)
     return candidate.along(betas, FrozenKernel(hmc, betas, candidate.kernel.at(betas).params))
@@ -133,10 +137,11 @@ def rough_candidate(path_of: Any, problems: Problems, kernel: HMC) -> Candidate:
 
 
 class Search(NamedTuple):
-    """What is tried: numbers of leapfrog steps, and shares of the momentum and values of 1 - q other than the first."""
+    """What is tried: numbers of leapfrog steps; shares of the momentum, spreads and values of 1 - q but the first."""
 
     leapfrogs: tuple[int, ...] = LEAPFROGS
     persistences: tuple[float, ...] = PERSISTENCES
+    spreads: tuple[float, ...] = SPREADS
     deltas: tuple[float, ...] = DELTAS
 
     def splits(self, num_gradients: int) -> list[int]:
@@ -172,7 +177,7 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
     rough = (_ROUGH_ROUNDS + 1) * _num_gradients(_rough(start, short, search))
     splits = search.splits(short)
     kept = search.with_momenta(short, splits[0])
-    trials = 2 * (len(splits) + len(kept) + len(ACCEPTANCES)) + 3 * len(search.deltas)
+    trials = 2 * (len(splits) + len(kept) + len(search.spreads) + len(ACCEPTANCES)) + 3 * len(search.deltas)
     directions = num_directions if short == num_gradients else 1
     return directions * (rough + trials * short) + 3 * num_directions * num_gradients
 
@@ -180,10 +185,11 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
 def search_chains(problems: Problems, start: Candidate, num_gradients: int, search: Search, stream: Any) -> Trial:
     """The best recipe found for chains of `num_gradients` gradients.
 
-    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, momenta, acceptance and q on
-    shorter runs, then step sizes and schedule again at full length, in both directions where that can be.
+    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, momenta, spread of the step
+    sizes, acceptance and q on shorter runs, then step sizes and schedule again at full length, in both directions where
+    that can be.
     """
-    keys = stream.split(6)
+    keys = stream.split(7)
     short = _short(num_gradients)
     # Chains that cannot be shorter run one program, in both directions, throughout.
     trial = problems if short == num_gradients else problems._replace(target_samples=None)
@@ -193,6 +199,9 @@ def search_chains(problems: Problems, start: Candidate, num_gradients: int, sear
     kept = search.with_momenta(short, best.candidate.hmc.num_leapfrog)
     others = [with_leapfrog(best.candidate, length, short, share) for length, share in kept]
     best = best_of([best, *(rounds(trial, candidate, 1, keys[5]) for candidate in others)])
+    length = best.candidate.hmc.num_leapfrog
+    others = [with_leapfrog(best.candidate, length, short, spread=spread) for spread in search.spreads]
+    best = best_of([best, *(rounds(trial, candidate, 1, keys[6]) for candidate in others)])
     others = [Candidate(best.candidate.recipe, acceptance) for acceptance in ACCEPTANCES]
     best = best_of([best, *(rounds(trial, candidate, 1, keys[2]) for candidate in others)])
     others = [with_q(best.candidate, best.measured, delta) for delta in search.deltas]

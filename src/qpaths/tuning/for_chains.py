@@ -44,8 +44,8 @@ def tune_chains(
 ) -> Recipe:
     """Choose q, schedule and HMC for chains of `num_gradients` gradients each (AIS, BDMC). `qpaths.tune` calls it.
 
-    The split between distributions and leapfrog steps, the share of the momentum that is kept, the acceptance rate and
-    q are chosen by what such chains reach.
+    The split between distributions and leapfrog steps, the share of the momentum that is kept, the spread of the step
+    sizes, the acceptance rate and q are chosen by what such chains reach.
 
     Args:
         path: A path; with `problems` a function that makes the path of one of them.
@@ -67,7 +67,7 @@ def tune_chains(
         >>> import jax
         >>> import qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
-        >>> search = Search(leapfrogs=(2,), persistences=(), deltas=())  # nothing but step sizes and betas
+        >>> search = Search(leapfrogs=(2,), persistences=(), spreads=(), deltas=())  # nothing but step sizes and betas
         >>> options = {"num_gradients": 40, "num_chains": 4, "start": Start(reference=False, q=1.0), "search": search}
         >>> recipe = tune_chains(path, key=jax.random.key(0), **options)
         >>> recipe.schedule.betas.size  # 20 steps of 2 leapfrog steps each
@@ -131,6 +131,7 @@ def _recipe(path: Any, before: Recipe | None, found: Candidate, measured: Measur
             num=int(found.betas.size),
             num_leapfrog=found.hmc.num_leapfrog,
             persistence=found.hmc.persistence,
+            spread=float(found.hmc.spread),
             acceptance=found.target_acceptance,
             shortfall=measured.shortfall,
         ),
