@@ -11,7 +11,7 @@ from qpaths.arrays import HostStream, TracedStream
 from qpaths.evaluation import evaluator_of
 from qpaths.references.components import Component, Wells
 from qpaths.references.maps import TriangularMap
-from qpaths.references.wells import fit_wells, masses, modes, scan
+from qpaths.references.wells import fit_mixtures, fit_wells, masses, modes, scan
 
 WELLS = Wells(
     np.array([[0.3, 0.7], [0.1, 0.9]]), np.array([[-2.0, 1.0], [0.0, 3.0]]), np.array([[0.3, 0.5], [1.0, 0.2]])
@@ -124,3 +124,20 @@ def test_scans_in_parts_are_the_same(monkeypatch):
     whole = scan(one, through, points)
     monkeypatch.setattr("qpaths.references.wells._MOST_NUMBERS", 1)
     np.testing.assert_allclose(scan(one, through, points), whole, rtol=1e-12)
+
+
+def test_small_modes_and_flanks_have_parts_of_their_own():
+    """A small well next to a large one, and two Laplace distributions: no draw of the mixture has a huge weight."""
+    x = np.linspace(-8.0, 8.0, 4001)
+    logs = [0.5 * x + 6 * x**2 - x**4, np.logaddexp(-np.abs(x - 2) / 0.4, -1 - np.abs(x + 4) / 0.8)]
+    for log_target in logs:
+        density = np.exp(log_target - np.max(log_target))
+        density /= np.sum(density)
+        points = x[density > 1e-9 * np.max(density)]
+        points = np.linspace(points[0], points[-1], 96)
+        mass = np.interp(points, x, density)
+        found = fit_mixtures(points[None], mass[None] / np.sum(mass))
+        fitted = np.exp(found.log_prob_and_slope(x[:, None])[0]) * (x[1] - x[0])
+        weights = np.where(density > 0, density / np.maximum(fitted, 1e-300), 0.0)
+        assert np.sum(density * weights) < 1.02  # the second moment of the weights; 1.6 and infinite from quantiles
+        assert np.sum(density * weights**2) < 3.0

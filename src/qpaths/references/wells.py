@@ -27,8 +27,8 @@ _EMPTY, _NOTHING = 20.0, -700.0
 """Nats below the highest density at which there is no mass, and a log density of nothing at all."""
 _DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
 """Nats by which the density falls between two modes, the least mass of a mode, and the points it must spread over."""
-_NUM_PARTS, _NUM_EM, _WIDER = 6, 200, 1.02
-"""Parts of a mixture, steps of their fit, and by how much they are widened."""
+_NUM_PARTS, _NUM_EM, _WIDER, _WIDE_SHARE = 6, 200, 1.02, 0.03
+"""Parts of a mixture, steps of their fit, by how much they are widened, and the share of a wider density."""
 _MOST_NUMBERS = 2**22
 """Of all points that are evaluated together."""
 _DF = 30.0
@@ -173,10 +173,17 @@ def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
 
 
 def fit_mixtures(noise: Grid, mass: Grid) -> Wells:
-    """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles."""
+    """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles.
+
+    The quantiles, and a small share of the masses, are those of the square root of the density. Small modes and the
+    flanks of all modes then have parts of their own. Without them few draws lie there, and have huge weights.
+    """
     num = len(noise)
     levels = (np.arange(_NUM_PARTS) + 0.5) / _NUM_PARTS
-    below = np.cumsum(mass, axis=1)
+    wide = np.sqrt(mass * _widths(noise))
+    wide /= np.sum(wide, axis=1, keepdims=True)
+    below = np.cumsum(wide, axis=1)
+    mass = (1 - _WIDE_SHARE) * mass + _WIDE_SHARE * wide
     centers = np.array([np.interp(levels, own, at) for own, at in zip(below, noise, strict=True)])
     fitted = Wells(np.full((num, _NUM_PARTS), 1 / _NUM_PARTS), centers, np.full((num, _NUM_PARTS), 0.5 / _NUM_PARTS))
     for _ in range(_NUM_EM):
