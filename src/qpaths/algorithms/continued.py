@@ -153,7 +153,7 @@ def drift_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
 def escape_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
     """The set into which chains from next to it escape more often than its share allows.
 
-    Of all mass in a set A a part comes from the set S at which the chains start, whatever the number of moves. So the
+    Part of all mass in a set A comes from the set S at which the chains start, whatever the number of moves. So the
     chance that a chain from S is in A is at most the share of A over that of S. The share that belongs there is what
     enters A in a move times the moves that it stays.
     """

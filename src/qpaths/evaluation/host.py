@@ -129,7 +129,7 @@ class HostEvaluator(AbstractEvaluator):
 def _in_range(positions: Rows) -> Rows:
     """Draws, with others in place of the few that lie beyond the largest floating-point number.
 
-    A prior with huge tails makes one in a million such draws. Many of them are a mistake of the sampler, and stay.
+    A prior with huge tails makes such a draw in a million. Many of them are a mistake of the sampler, and stay.
     """
     beyond = np.isinf(positions).any(axis=1)
     if not 0 < np.sum(beyond) < _RARE * len(positions) or np.isnan(positions).any():

@@ -104,12 +104,14 @@ def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, 
 
 @quiet()
 def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
-    """Share of `num` draws from each component that its map does not lead back to their noise. The largest.
+    """Share of `num` draws from each curved component that its map does not lead back to their noise. The largest.
 
     Far out, a map whose coordinates drive each other can grow without bound. What comes back is then rounding errors.
     """
-    shares = []
+    shares = [0.0]
     for number, component in enumerate(reference.components):
+        if component.map.is_linear:
+            continue
         noise = np.asarray(component.noise(stream.fold(number), num))
         back = np.asarray(component.map.to_noise(component.map.to_points(noise)[0])[0])
         is_back = np.abs(back - noise) < _MOST_ROUNDED * (1 + np.abs(noise))
