@@ -13,6 +13,9 @@ A marked place is `<!-- rows NAME what -->...<!-- end -->`, with NAME an experim
     ours STATEMENT    our number of the claim whose statement begins so, and the verdict
     picture PICTURE   one of its pictures
 
+A folder `NAME-PART` holds a further sweep of the experiment NAME, such as that from another base. Its places are
+marked `<!-- rows NAME-PART what -->`.
+
 A place whose rows are missing, or come from another version of the experiment, says which command makes them.
 """
 
@@ -27,7 +30,7 @@ from qpaths.experiments.registry import find
 from qpaths.experiments.settings import rehearsed
 
 DOCS = Path(__file__).parent
-_PLACE = re.compile(r"<!-- rows (\w+) (\w+)(?: ((?:(?!-->).)*?))? -->.*?<!-- end -->", flags=re.DOTALL)
+_PLACE = re.compile(r"<!-- rows ([\w-]+?) (\w+)(?: ((?:(?!-->).)*?))? -->.*?<!-- end -->", flags=re.DOTALL)
 
 
 def digest(stored):
@@ -60,8 +63,9 @@ def collect(folder):
         if not isinstance(stored, Stored):
             print(f"{stored.folder.name}: {stored.reason}", file=sys.stderr)
             continue
-        name = stored.experiment.name
-        found = digest(stored)
+        name, folder_name = stored.experiment.name, stored.folder.name
+        name = folder_name if folder_name.startswith(f"{name}-") else name
+        found = digest(stored) | {"name": name}
         (DOCS / "results").mkdir(exist_ok=True)
         (DOCS / "results" / f"{name}.json").write_text(json.dumps(found, indent=1, sort_keys=True) + "\n")
         (DOCS / "reports").mkdir(exist_ok=True)
@@ -86,11 +90,11 @@ def filled(text, results=None):
 
 def _content(name, what, rest, results):
     found = _stored(name) if results is None else results.get(name)
-    experiment = find(name)
+    experiment = find(name.split("-")[0])
     block = what in ("claims", "sheet", "picture")
     if found is None or found["version"] != experiment.version:
         why = "no rows are stored" if found is None else f"the stored rows are of version {found['version']}"
-        text = f"{why}: run `qpaths run {name}`, then `python docs/make_pages.py out`"
+        text = f"{why}: run `qpaths run {experiment.name}`, then `python docs/make_pages.py out`"
         return f"\n\n*{text[0].upper()}{text[1:]}.*\n\n" if block else f"({text})"
     content = _CONTENTS[what](found, rest)
     return f"\n\n{content}\n\n" if block else content
@@ -141,7 +145,7 @@ def _rehearsal(found):
 
 
 def _report(found, rest):
-    return f"[report](reports/{found['experiment']}.html), {_size(found, rest)}"
+    return f"[report](reports/{_name(found)}.html), {_size(found, rest)}"
 
 
 def _ours(found, statement):
@@ -151,7 +155,11 @@ def _ours(found, statement):
 
 def _picture(found, name):
     _only([p for p in found["pictures"] if p == name], name, found)
-    return f"![{found['pictures'][name]}](pictures/{found['experiment']}_{name}.png)"
+    return f"![{found['pictures'][name]}](pictures/{_name(found)}_{name}.png)"
+
+
+def _name(found):
+    return found.get("name", found["experiment"])
 
 
 def _only(found, what, digest):

@@ -1,8 +1,8 @@
 """Annealed chains of many observations at once.
 
-One compiled program serves all values of q, all schedules and both directions: the path, the betas, the number of steps
-and the parameters of the kernel are arguments, and no shape depends on them. What remains fixed is the model, the
-number of observations and chains, and the number of leapfrog steps.
+One compiled program serves all values of q and all schedules: the path, the betas, the number of steps and the
+parameters of the kernel are arguments, and no shape depends on them. What remains fixed is the model, the number of
+observations, chains and directions, and the number of leapfrog steps.
 """
 
 from typing import Any, NamedTuple
@@ -44,17 +44,19 @@ class Chains(NamedTuple):
     def forward(self, x: Point, keys: Array) -> DecoderBounds:
         """Lower bounds alone."""
         kernel, points, streams = self._start(x, keys)
-        log_weights, acceptance, status = self._run(kernel, x, points, streams, self.algorithm.betas)
-        return DecoderBounds(log_weights, log_weights[:, :0], acceptance, status)
+        log_weights, acceptance, status = self._run(kernel, x, [(points, streams, self.algorithm.betas)])
+        return DecoderBounds(log_weights[0], log_weights[0, :, :0], acceptance[0], status[0])
 
     def both_ways(self, x: Point, latents: Point, keys: Array) -> DecoderBounds:
-        """Bounds from both sides; `latents` are exact draws from the posteriors."""
+        """Bounds from both sides; `latents` are exact draws from the posteriors.
+
+        The chains of both directions move together: a GPU does more with twice as many at once.
+        """
         betas = self.algorithm.betas
         kernel, points, streams = self._start(x, keys)
-        forward, acceptance, status = self._run(kernel, x, points, streams, betas)
-        points, streams = at_targets(self.path_of, self.algorithm.num_chains, x, latents, keys)
-        reverse, _, reverse_status = self._run(kernel, x, points, streams, betas[::-1])
-        return DecoderBounds(forward, reverse, acceptance, jnp.maximum(status, reverse_status))
+        reverse = *at_targets(self.path_of, self.algorithm.num_chains, x, latents, keys), betas[::-1]
+        log_weights, acceptance, status = self._run(kernel, x, [(points, streams, betas), reverse])
+        return DecoderBounds(log_weights[0], log_weights[1], acceptance[0], status.max(axis=0))
 
     def _start(self, x: Point, keys: Array) -> tuple[AbstractKernel[Any], Point, Any]:
         """The kernel, fitted to each observation or shared by all, draws from the bases, and streams."""
@@ -63,13 +65,15 @@ class Chains(NamedTuple):
         points, streams, kernel = at_bases(self.path_of, algorithm.num_chains, x, keys, to_fit)
         return shared(algorithm.kernel) if to_fit is None else kernel, points, streams
 
-    def _run(self, kernel: Any, x: Point, points: Point, streams: Any, betas: AnyArray) -> tuple[Array, ...]:
+    def _run(self, kernel: Any, x: Point, directions: list[tuple[Point, Any, AnyArray]]) -> tuple[Array, ...]:
+        """The chains of each direction, from its points and streams along its betas."""
         num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
-        chunk_size = self.algorithm.chunk_size
+        padded_ways = [(points, streams, padded(betas)) for points, streams, betas in directions]
+        points, streams, betas = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded_ways)
         log_weights, accepted, status = _run_chains(
-            self.path_of, kernel, fitted, chunk_size, padded(betas), num, x, points, streams
+            self.path_of, kernel, fitted, self.algorithm.chunk_size, betas, num, x, points, streams
         )
-        return log_weights, accepted / (betas.size - 1), status
+        return log_weights, accepted / (self.algorithm.betas.size - 1), status
 
 
 @eqx.filter_jit
@@ -84,9 +88,12 @@ def _run_chains(
     points: Point,
     streams: Any,
 ) -> tuple[Array, ...]:
-    """Log weights, the sum of the acceptance rates over the steps, and the status, for each observation."""
+    """Log weights, sums of the acceptance rates over the steps, and the status.
 
-    def one(kernel: AbstractKernel[Any], x: Point, points: Point, stream: Any) -> tuple[Any, ...]:
+    Betas, points and streams have a leading axis for the directions, points and streams then one for the observations.
+    """
+
+    def one(kernel: AbstractKernel[Any], x: Point, betas: AnyArray, points: Point, stream: Any) -> tuple[Any, ...]:
         num_chains = jax.tree.leaves(points)[0].shape[0]
         algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
         annealing, state = algorithm.begin_at(path_of(x), points, kernel, None, stream)
@@ -95,4 +102,5 @@ def _run_chains(
         )
         return end.log_weights, sums[0], end.fault.status
 
-    return jax.vmap(one, in_axes=(0 if fitted else None, 0, 0, 0))(kernel, x, points, streams)
+    each = jax.vmap(one, in_axes=(0 if fitted else None, 0, None, 0, 0))
+    return jax.vmap(each, in_axes=(None, None, 0, 0, 0))(kernel, x, betas, points, streams)

@@ -89,8 +89,9 @@ def evaluate_lower(
 ) -> DecoderBounds:
     """Annealed importance sampling for each observation (Neal, 2001), real ones included.
 
-    The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings. There is no upper
-    bound, so a low value may be the model's fault or the sampler's: compare the gap on simulated data.
+    The same key gives the forward chains of `evaluate_bounds` with the `BDMC` of the same settings, up to rounding
+    errors. There is no upper bound, so a low value may be the model's fault or the sampler's: compare the gap on
+    simulated data.
 
     Args:
         path_of: Makes the path of one observation, such as a `DecoderProblem`.
@@ -129,7 +130,7 @@ def compile_bounds(
 ) -> None:
     """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed.
 
-    Other values of q and other schedules share the program.
+    Other values of q and other schedules share the program. `evaluate_lower` has one of its own.
 
     Args:
         path_of: Makes the path of one observation, such as a `DecoderProblem`.

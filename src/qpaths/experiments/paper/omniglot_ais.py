@@ -98,7 +98,8 @@ def _best_q_claim(cells: Cells, base: str, column: str) -> Claim | None:
         return None
     statement = f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a better bound "
     statement += "than the geometric path at every number of distributions"
-    paper = "q from 0.992 to 0.998 can, even for many" if column == "released" else "not given"
+    printed = column == "released" and base == "prior"
+    paper = "q from 0.992 to 0.998 can, even for many" if printed else "not given"
     return below_zero(statement, paper, found)
 
 

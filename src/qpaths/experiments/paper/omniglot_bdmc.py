@@ -215,7 +215,7 @@ EXPERIMENT = Experiment(
     name="omniglot_bdmc",
     title="gaps of bidirectional Monte Carlo on a decoder model, by q and number of distributions",
     paper="Figures 7b and 11 (section 7.2)",
-    duration="11 min on an H200",
+    duration="9 min on an H200",
     about="Annealing from the prior, or the encoder, to the posterior of each of 2,500 images that the model itself "
     "drew, forwards and backwards, with Hamiltonian Monte Carlo; 10 chains each, whose weights are averaged under the "
     "log. The released protocol adapts the step size of each chain as it goes. The other columns are tuned on other "
