@@ -11,6 +11,7 @@ from problems import rotated, shuffled
 PROBLEMS = {
     "pima": lambda: posteriors.regression("pima"),
     "sonar": lambda: posteriors.regression("sonar"),
+    "sonar_300k": lambda: posteriors.regression("sonar")._replace(wanted=0.02, budget=300_000),
     "credit": lambda: posteriors.suite_regression("credit"),
     "cancer": lambda: posteriors.suite_regression("cancer"),
     "ionosphere": lambda: posteriors.suite_regression("ionosphere"),

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy.special import logsumexp
 from scipy.stats import kstest, norm
 
 import qpaths as qp
@@ -141,3 +142,30 @@ def test_small_modes_and_flanks_have_parts_of_their_own():
         weights = np.where(density > 0, density / np.maximum(fitted, 1e-300), 0.0)
         assert np.sum(density * weights) < 1.02  # the second moment of the weights; 1.6 and infinite from quantiles
         assert np.sum(density * weights**2) < 3.0
+
+
+def test_mixtures_are_those_of_expectation_maximization_one_part_at_a_time():
+    """On scans that reach a hundred deviations away, where most points have no density that a number can hold."""
+    points = 2 * np.sinh(np.outer([np.arcsinh(15.0), np.arcsinh(50.0)], np.linspace(-1.0, 1.0, 300)))
+    densities = np.array([norm.pdf(points[0], 1.0, 0.7), np.exp(0.5 * points[1] - np.exp(np.minimum(points[1], 50.0)))])
+    mass = densities * np.gradient(points, axis=1)
+    mass /= np.sum(mass, axis=1, keepdims=True)
+    found = fit_mixtures(points, mass)
+    for number, (at, own) in enumerate(zip(points, mass, strict=True)):
+        wide = np.sqrt(own * np.gradient(at))
+        wide /= np.sum(wide)
+        own = 0.97 * own + 0.03 * wide
+        centers = np.interp((np.arange(6) + 0.5) / 6, np.cumsum(wide), at)
+        shares, scales = np.full(6, 1 / 6), np.full(6, 0.5 / 6)
+        for _ in range(200):
+            logs = np.array(
+                [np.log(s) + norm.logpdf(at, m, w) for s, m, w in zip(shares, centers, scales, strict=True)]
+            )
+            parts = np.exp(logs - logsumexp(logs, axis=0)) * own
+            shares = np.array([np.sum(part) + 1e-6 for part in parts])
+            centers = np.array([np.sum(part * at) / share for part, share in zip(parts, shares, strict=True)])
+            squares = [np.sum(part * (at - m) ** 2) for part, m in zip(parts, centers, strict=True)]
+            shares, scales = shares / np.sum(shares), np.sqrt(squares / shares + 1e-8)
+        np.testing.assert_allclose(found.shares[number], shares, rtol=1e-9)
+        np.testing.assert_allclose(found.centers[number], centers, rtol=1e-9, atol=1e-10)
+        np.testing.assert_allclose(found.scales[number], 1.02 * scales, rtol=1e-9)
