@@ -138,6 +138,10 @@ class Finding(Kind):
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
         "nearer to the target"
     )
+    RISES = (
+        "ascents of the target rise toward infinity, which may be the reason: check that its integral is finite, and "
+        "that no scale in the likelihood can become zero"
+    )
     UNCONFIRMED = (
         "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
         "larger budget, or a base nearer to the target"

@@ -11,7 +11,7 @@ from jax.scipy.stats import norm
 import qpaths as qp
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel
-from qpaths.remarks import Note
+from qpaths.remarks import Finding, Note
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 PATH = qp.GeometricPath(BASE, lambda x: -jnp.sum((x - 1) ** 2))
@@ -125,6 +125,16 @@ def test_a_target_without_a_prior_in_one_direction(key):
         warnings.simplefilter("ignore")
         inside = qp.evidence(box, lambda x: box.log_prob(x) - x[0], budget=20_000, key=key)  # flat between hard bounds
     assert inside.verdict.level != "wrong"
+
+
+def test_a_target_that_grows_without_bound(key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        growing = qp.evidence(BASE, lambda x: x[0] ** 2 - x[1] ** 2, budget=50_000, key=key)
+        narrow = qp.evidence(BASE, lambda x: -1e9 * jnp.sum((jnp.sin(x) - 0.5) ** 2), budget=20_000, key=key)
+    assert growing.verdict.level == narrow.verdict.level == "doubtful"
+    assert Finding.RISES in [finding.kind for finding in growing.verdict.findings]
+    assert Finding.RISES not in [finding.kind for finding in narrow.verdict.findings]
 
 
 def test_a_likelihood_that_is_zero_nearly_everywhere(key):
