@@ -105,6 +105,19 @@ def test_nan_is_that_of_the_likelihood_in_the_units_of_the_model(key):
     assert float(str(caught.value).split()[-1].rstrip(".")) > 2.0  # not the logarithm of it
 
 
+def test_nan_in_a_model_that_checks_its_arguments(key):
+    """NumPyro refuses an infinite scale outside of compiled programs. What is said is what was wrong in the run."""
+    dist = pytest.importorskip("numpyro.distributions")
+    prior = {
+        "log_scale": dist.Normal(0.0, 1.0),
+        "x": lambda p: dist.Normal(0.0, jnp.exp(jnp.where(p["log_scale"] > 1.5, jnp.inf, p["log_scale"]))),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of draws that do not fit the density
+        with pytest.raises((FloatingPointError, ValueError), match=r"`(log_prior|log_likelihood|x)`.* is (nan|-?inf)"):
+            qp.evidence(prior=prior, log_likelihood=lambda p: -(p["x"] ** 2), budget=20_000, key=key)
+
+
 def test_draws_that_overflow(key):
     """Most draws of this prior are below the smallest number of 64 bits."""
     prior = {"precision": qp.families.Gamma(1e-4, 1e-4)}

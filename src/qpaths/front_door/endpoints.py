@@ -142,9 +142,9 @@ def with_blind_ends(path: AbstractPath[Any]) -> tuple[AbstractPath[Any], dict[st
     if not path.is_pointwise:
         return path, reasons
     for name in ("base", "target"):
-        marked, reason = marked_if_blind(getattr(path, name), name, layout_of(path))
+        end, reason = marked_if_blind(getattr(path, name), name, layout_of(path))
         if reason is not None:
-            path = eqx.tree_at(operator.attrgetter(name), path, marked)
+            path = eqx.tree_at(operator.attrgetter(name), path, end)
             reasons[name] = reason
     return path, reasons
 
@@ -175,7 +175,8 @@ def in_units_of(model: Model | None) -> Iterator[None]:
     except PointFaultError as fault:
         if model is None:
             raise
-        variables = as_text(jax.tree.map(np.asarray, model.constrain(fault.point)))
+        rows = model.named(jax.tree.map(lambda leaf: np.asarray(leaf)[None], fault.point))
+        variables = as_text({name: row[0] for name, row in rows.items()})
         if variables in str(fault):
             raise
         words = f"{fault} These are coordinates without bounds; the variables there are {variables}."

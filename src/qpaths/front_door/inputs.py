@@ -138,7 +138,7 @@ def _with_slopes(evaluator: AbstractEvaluator, rows: Rows) -> Particles | None:
     if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
         return None
     at = to_host(evaluator.particles(rows, with_slopes=True))
-    inside = np.isfinite(at.features.log_target)
+    inside = at.features.log_target != -np.inf
     return jax.tree.map(lambda leaf: leaf[inside], at) if inside.sum() >= _NUM_AGAIN else None
 
 
