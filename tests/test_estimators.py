@@ -345,3 +345,17 @@ def test_shape_of_a_tail_is_that_of_pareto_smoothed_importance_sampling(index):
     wanted = arviz.psislw(log_weights)[1] if hasattr(arviz, "psislw") else index
     np.testing.assert_allclose(pareto_shape(log_weights), wanted, atol=0.05 if hasattr(arviz, "psislw") else 0.15)
     assert pareto_shape(np.zeros(4000)) == pareto_shape(log_weights[:50]) == 0
+
+
+def test_shape_of_a_tail_of_equal_weights():
+    """Many equal weights, of a flat likelihood or one with steps, are no heavy tail, and hide none."""
+    generator = np.random.default_rng(0)
+    rounding = 1e-15 * generator.standard_normal(40_000)
+    assert abs(pareto_shape(rounding)) < 1e-6
+    assert pareto_shape(np.log1p(generator.integers(0, 3, 40_000))) == 0  # two levels: the largest ones are equal
+    share = generator.uniform(size=40_000)
+    hump = np.where(share < 0.01, generator.uniform(size=40_000), 0.0)  # at most e times the others
+    assert pareto_shape(hump + rounding) < 0.5
+    heavy = np.where(share < 0.01, 1.5 * generator.exponential(size=40_000), 0.0)
+    assert pareto_shape(heavy + rounding) > 1.2
+    assert pareto_shape(np.floor(generator.exponential(size=40_000))) > 0.5  # of index 1, and equal in groups

@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths import evaluation
 from qpaths.annealing import Population
-from qpaths.arrays import TracedStream
+from qpaths.arrays import HostStream, TracedStream
+from qpaths.evaluation import host
+from qpaths.evaluation.traced import of_rows
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper
@@ -144,3 +147,29 @@ def test_what_does_not_fit_at_all_says_what_to_do():
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
         halving(broken, 2, "particles")
+
+
+def test_points_of_a_heavy_density_are_evaluated_a_few_at_once(monkeypatch):
+    """A chunk of 128 points is filled up, so that fewer particles alone would need as much memory."""
+    positions = np.random.default_rng(0).standard_normal((30, 2))
+    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)
+    usual = evaluator.particles(positions, with_slopes=True)
+    sizes = []
+
+    def heavy(density, name, layout, rows, with_slopes):
+        sizes.append(rows.shape[0])
+        if rows.shape[0] > 20:
+            raise _full()
+        return of_rows(density, name, layout, rows, with_slopes)
+
+    qp.clear_cache()
+    monkeypatch.setattr(host, "of_rows", heavy)
+    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)
+    with pytest.warns(UserWarning, match=WORDS) as found:
+        few = evaluator.particles(positions, with_slopes=True)
+    assert "points at once: 16 from now on" in str(found[-1].message)
+    assert min(sizes) == 16
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), few, usual)
+    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)  # remembers, without a warning
+    evaluator.particles(positions, with_slopes=True)
+    qp.clear_cache()

@@ -75,6 +75,8 @@ class Density(eqx.Module):
     gradient: Callable[[Any], Any] | None
     backend: Backend = eqx.field(static=True)
     batched: bool = eqx.field(static=True)
+    called: str | None = eqx.field(static=True)
+    is_blind: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -100,6 +102,45 @@ class Density(eqx.Module):
         self.gradient = None if gradient is None else as_pytree(gradient)
         self.backend = backend
         self.batched = batched
+        self.called = None
+        self.is_blind = False
+
+
+def called(density: Any, name: str) -> str:
+    """The function behind a density, as its user knows it; `name` is that of the density: "base" or "target"."""
+    return getattr(density, "called", None) or f"{name}.log_prob"
+
+
+class PointError(RuntimeError):
+    """What a NumPy function of the user raised, with the name of the function and the point."""
+
+
+def ask(function: Callable[..., Any], name: str, x: Point, *arguments: Any) -> Any:
+    """One number from a NumPy function of one point; what it raises gets its name and the point."""
+    try:
+        value = function(x, *arguments)
+    except PointError:
+        raise
+    except Exception as error:
+        if str(error).startswith("`"):  # an error of ours, which names what is wrong
+            raise
+        raise PointError(
+            f"`{name}` raised {type(error).__name__} at the point {as_text(x)}: {error}. To go on without such points, "
+            f"wrap the function: `qpaths.forgiving(function)`."
+        ) from error
+    if value is None or np.size(value) != 1:
+        got = "None" if value is None else f"shape {np.shape(value)}"
+        raise ValueError(
+            f"`{name}` must return one number for one point, got {got}: sum over the coordinates and the data."
+        )
+    return value
+
+
+def as_text(x: Point) -> str:
+    """A point for a sentence: `mu = 3.2, sigma = [0.1 2. ]`."""
+    if not isinstance(x, dict):
+        return str(x)
+    return ", ".join(f"{name} = {np.array2string(np.asarray(value), precision=6)}" for name, value in x.items())
 
 
 class forgiving:  # noqa: N801
@@ -163,7 +204,7 @@ class forgiving:  # noqa: N801
         except Exception as error:
             if self._counted_in != os.getpid():  # a copy that has just come to a worker
                 self.reset()
-            self.add(1, f"{type(error).__name__} at {arguments[0]}: {error}")
+            self.add(1, f"{type(error).__name__} at {as_text(arguments[0])}: {error}")
             return -np.inf
 
 
@@ -175,6 +216,8 @@ def forgiving_in(*parts: Any) -> list[forgiving]:
             inner = [part]
         elif isinstance(part, functools.partial):
             inner = forgiving_in(part.func, *part.args)
+        elif hasattr(part, "arguments"):  # a method of a prior that is bound to a likelihood
+            inner = forgiving_in(*part.arguments)
         else:
             inner = forgiving_in(part.log_prob) if hasattr(part, "log_prob") else []
         found |= {id(one): one for one in inner}
@@ -193,8 +236,23 @@ def is_numpy(density: Any) -> bool:
 
 
 def has_gradient(density: Any) -> bool:
-    """Whether a density has a gradient: JAX differentiates its own, a NumPy density must bring one."""
-    return not is_numpy(density) or density.gradient is not None
+    """Whether a density has a gradient: JAX differentiates its own if it can, a NumPy density must bring one."""
+    return density.gradient is not None if is_numpy(density) else not getattr(density, "is_blind", False)
+
+
+def marked(density: DensityLike, **marks: Any) -> Density:
+    """The same density with marks for errors and choices.
+
+    Args:
+        density: The density.
+        **marks: `called`, the name of the function behind it; `is_blind`, where JAX cannot differentiate it.
+    """
+    if not isinstance(density, Density):
+        density = Density(density.log_prob, getattr(density, "sample", None))
+    new = object.__new__(type(density))
+    for name, value in (vars(density) | marks).items():
+        object.__setattr__(new, name, value)
+    return new
 
 
 def as_pytree(function: Any) -> Any:
@@ -272,9 +330,9 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     value = jnp.asarray(density.log_prob(x))
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
-        called = name if name.startswith("log_") else f"{name}.log_prob"
+        function = name if name.startswith("log_") else called(density, name)
         raise ValueError(
-            f"`{called}` must return one number for one point, got shape {value.shape} for a point of shape "
+            f"`{function}` must return one number for one point, got shape {value.shape} for a point of shape "
             f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
         )
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)

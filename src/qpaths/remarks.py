@@ -57,6 +57,10 @@ class Note(Kind):
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
         "Hamiltonian moves"
     )
+    NOT_DIFFERENTIABLE = (
+        "random-walk moves, because JAX cannot differentiate the {ends} ({reason}); with a gradient the moves would be "
+        "Hamiltonian ones, which need far fewer evaluations"
+    )
     IGNORED = (
         "the likelihood does not depend on {coordinates}: its gradient there is zero at all of {num} draws from the "
         "prior, and so is every tie of the prior to another coordinate; check whether the likelihood uses it"
@@ -104,6 +108,10 @@ class Finding(Kind):
         "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by draws "
         "from it and from a fitted distribution, and the log evidence is shifted by as much: normalize its log density"
     )
+    FLAT = (
+        "the target is the same at all values of {coordinates}, so its integral is infinite and there is no evidence: "
+        "multiply it by a prior that integrates to 1"
+    )
     CONSTANT = (
         "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
         "check whether the likelihood uses its argument"
@@ -129,6 +137,10 @@ class Finding(Kind):
     PILOT_FELL_SHORT = (
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
         "nearer to the target"
+    )
+    RISES = (
+        "ascents of the target rise toward infinity, which may be the reason: check that its integral is finite, and "
+        "that no scale in the likelihood can become zero"
     )
     UNCONFIRMED = (
         "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
@@ -200,7 +212,7 @@ class Finding(Kind):
 
 
 _WRONG = (
-    *(Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED),
+    *(Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED, Finding.FLAT),
     *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
 )
 """Findings after which the answer is not that of the model, whatever the standard error says."""

@@ -25,6 +25,8 @@ from .numerics import log_mean_exp
 
 _FEWEST_IN_TAIL = 25
 """Weights from which the shape of a tail is estimated."""
+_EQUAL = 1e-3
+"""Relative difference up to which weights count as equal there."""
 
 
 @quiet()
@@ -114,12 +116,25 @@ def pareto_shape(log_weights: Float[np.ndarray, " n"]) -> float:
     num = int(min(0.2 * log_weights.size, 3 * log_weights.size**0.5))
     if num < _FEWEST_IN_TAIL:
         return 0.0
-    largest = np.partition(log_weights, log_weights.size - num - 1)[-num - 1 :]
-    excess = np.sort(np.expm1(largest - largest.min()))[1:]
-    if not (np.isfinite(excess).all() and excess[-1] > 0):
+    return _shape_of_tail(np.sort(np.partition(log_weights, log_weights.size - num - 1)[-num - 1 :]))
+
+
+def _shape_of_tail(largest: Float[np.ndarray, " k"]) -> float:
+    """That of weights above the first of them, whose logs are in order.
+
+    Where many of them are equal, as those of a likelihood with steps or a flat part are, no continuous distribution
+    fits. Then it is Hill's estimate, or the shape of those above, if that is larger.
+    """
+    excess = np.expm1(largest - largest[0])[1:]
+    num = excess.size
+    if num < _FEWEST_IN_TAIL or not (np.isfinite(excess).all() and excess[-1] > 0):
         return 0.0
+    above = largest[1:][excess > _EQUAL]
+    if 4 * above.size < 3 * num:
+        hill = float(np.mean(largest[1:] - largest[0]))
+        return max(hill, _shape_of_tail(above)) if above.size else hill
     number = np.arange(1, 31 + math.isqrt(num))
-    rates = 1 / excess[-1] + (1 - np.sqrt(number[-1] / (number - 0.5))) / (3 * max(excess[num // 4], 1e-300))
+    rates = 1 / excess[-1] + (1 - np.sqrt(number[-1] / (number - 0.5))) / (3 * excess[num // 4])
     shapes = np.mean(np.log1p(-rates[:, None] * excess), axis=1)
     likelihood = num * (np.log(-rates / shapes) - shapes - 1)
     rate = softmax(likelihood) @ rates

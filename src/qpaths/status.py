@@ -1,6 +1,7 @@
 """How a run ended: a number that travels through compiled programs, and the phrase for it."""
 
 import enum
+from typing import Any
 
 
 class Status(enum.IntEnum):
@@ -51,3 +52,11 @@ class CollapsedError(FloatingPointError):
         ...     print("the base does not reach the target")
         the base does not reach the target
     """
+
+
+class PointFaultError(FloatingPointError):
+    """A log density is NaN or +inf at a point, or the point itself is infinite; `point` has its coordinates."""
+
+    def __init__(self, words: str, point: Any):
+        super().__init__(words)
+        self.point = point

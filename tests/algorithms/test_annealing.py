@@ -417,6 +417,24 @@ def test_bad_densities(algorithm, target, message, key):
         algorithm.run(qp.GeometricPath(BASE, target), key=key)
 
 
+def test_bad_densities_that_check_their_arguments(key):
+    """NumPyro's distributions raise outside of compiled programs: what is said is still what was wrong in the run."""
+
+    def checks(x):
+        if not isinstance(x, jax.core.Tracer):
+            raise TypeError("an argument is invalid")
+        return jnp.where(x[0] > 0, jnp.nan, -jnp.sum(x**2))
+
+    with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage 0"):
+        qp.SMC(NUM, SCHEDULE, WALK).run(qp.GeometricPath(BASE, checks), key=key)
+
+
+def test_infinite_draws(key):
+    base = qp.Density(BASE.log_prob, lambda key: jnp.full(2, jnp.inf) * jax.random.normal(key, (2,)))
+    with pytest.raises(FloatingPointError, match="a draw from the base is infinite at stage 0"):
+        qp.SMC(NUM, SCHEDULE, WALK).run(qp.GeometricPath(base, BASE), key=key)
+
+
 def test_hmc_does_not_cut_off_a_nan_region(key):
     target = qp.Density(lambda x: jnp.where(x[0] > 3.4, jnp.nan, -2.0 * jnp.sum((x - 3.0) ** 2)))
     with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage \d.*a point that the kernel"):

@@ -213,12 +213,16 @@ def test_a_run_is_stored_and_goes_on(tmp_path):
             ["evidence", "ends.py"],
             "ends.py calls sys.exit(3): it must only define `model`, `prior` and `log_likelihood`, or",
         ),
+        (["evidence", "fails.py"], "qpaths: `log_likelihood` raised RuntimeError at the point rate = "),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a_file").touch()
     (tmp_path / "ends.py").write_text("import sys\nsys.exit(3)\n")
+    fails = "from scipy import stats\nprior = {'rate': stats.gamma(2)}\n"
+    fails += "def log_likelihood(p):\n    raise RuntimeError('the solver failed')\n"
+    (tmp_path / "fails.py").write_text(fails)
     done = _call(*arguments)
     assert done.exit_code == 2
     line = done.stderr.splitlines()[-1]

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 from jax.scipy.stats import cauchy, norm
 
 import qpaths as qp
@@ -235,6 +236,18 @@ def test_a_likelihood_that_raises_for_some_points():
     assert inside.num > 100  # also where the function is inside a path
     exact = -np.log(2) - 0.5 + float(norm.logcdf(2**0.5))
     assert abs(float(result.log_evidence) - exact) < 4 * float(result.log_evidence_se)
+    named = {"prior": {"x": scipy.stats.norm(1.0, 1.0)}, "key": jax.random.key(0), "budget": 20_000}
+    with pytest.raises(RuntimeError, match=r"^`log_likelihood` raised FloatingPointError at the point x = "):
+        qp.evidence(**named, log_likelihood=lambda p: log_likelihood(p["x"].reshape(1)))
+    with pytest.warns(UserWarning, match="raised errors at .* points"):
+        (of_model,) = qp.evidence(
+            **named, log_likelihood=qp.forgiving(lambda p: log_likelihood(p["x"].reshape(1)))
+        ).verdict.findings
+    assert of_model.num > 100
+    assert float(of_model.first.split("x = ")[1].split(":")[0]) > 1.5
+    for wrong, got in ((None, "None"), (np.zeros(2), r"shape \(2,\)")):
+        with pytest.raises(ValueError, match=rf"^`log_likelihood` must return one number for one point, got {got}"):
+            qp.evidence(**model, log_likelihood=lambda x: wrong)
     with pytest.raises(TypeError, match="must be a function of one point"):
         qp.forgiving(3)
     with pytest.raises(ZeroDivisionError):  # nothing is hidden from JAX

@@ -1,5 +1,7 @@
 """Messages that a stranger can act on: what users tried, and what they are told now."""
 
+import warnings
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,9 +11,11 @@ from jax.scipy.stats import norm
 import qpaths as qp
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel
+from qpaths.remarks import Finding, Note
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 PATH = qp.GeometricPath(BASE, lambda x: -jnp.sum((x - 1) ** 2))
+EXACT = -np.log(3) - 2 / 3
 
 
 def _evidence(key, **changes):
@@ -38,14 +42,120 @@ def test_a_numpy_likelihood(key):
         _evidence(key, log_likelihood=lambda x: float(np.sum(np.log(np.asarray(x) ** 2))))
 
 
-def test_a_callback_without_gradient(key):
+def _callback(function):
+    """A likelihood that calls back to Python, which JAX cannot differentiate."""
     shape = jax.ShapeDtypeStruct((), jnp.result_type(float))
+    return lambda x: jax.pure_callback(function, shape, x, vmap_method="sequential")
 
-    def callback(x):
-        return jax.pure_callback(lambda x: -np.sum(np.asarray(x) ** 2), shape, x, vmap_method="sequential")
 
-    with pytest.raises(ValueError, match=r"has no gradient: give `kernel=qpaths.RandomWalk\(10\)`"):
-        _evidence(key, log_likelihood=callback)
+def _loop(x):
+    """The log likelihood -sum (x - 1)^2 by a loop whose length JAX does not know."""
+    return -jax.lax.while_loop(lambda s: s[0] < 4, lambda s: (s[0] + 1, s[1] + jnp.sum((x - 1) ** 2) / 4), (0, 0.0))[1]
+
+
+@pytest.mark.parametrize("log_likelihood", [_callback(lambda x: -np.sum((np.asarray(x) - 1) ** 2)), _loop])
+@pytest.mark.parametrize("kernel", [None, qp.RandomWalk(10)])
+def test_a_likelihood_that_jax_cannot_differentiate(key, log_likelihood, kernel):
+    """The call goes on with moves that need no gradient, and says so."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = _evidence(key, log_likelihood=log_likelihood, kernel=kernel, budget=20_000)
+    assert abs(float(result.log_evidence) - EXACT) < 4 * float(result.log_evidence_se)
+    notes = [note for note in result.verdict.chosen if note.kind is Note.NOT_DIFFERENTIABLE]
+    assert (
+        len(notes) == (kernel is None) == sum("JAX cannot differentiate the target" in str(w.message) for w in caught)
+    )
+    assert result.num_evaluations.target_gradient == 0
+
+
+def test_a_kernel_that_needs_the_gradient_that_is_not_there(key):
+    with pytest.raises(ValueError, match=r"`HMC` needs gradients, and JAX cannot .*while_loop.*RandomWalk\(10\)"):
+        _evidence(key, log_likelihood=_loop, kernel=qp.HMC())
+
+
+def test_a_callback_that_is_not_deterministic(key):
+    generator = np.random.default_rng(0)
+    noisy = _callback(lambda x: -np.sum(np.asarray(x) ** 2) + generator.standard_normal())
+    with pytest.raises(ValueError, match=r"`log_likelihood` is not deterministic: at the point \["):
+        _evidence(key, log_likelihood=noisy)
+
+
+def test_draws_without_a_gradient(key):
+    draws = 1 / 3**0.5 * jax.random.normal(key, (2000, 2)) + 2 / 3
+    joint = lambda x: jnp.sum(norm.logpdf(x)) + _loop(x)  # noqa: E731
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a single chain, without a search for modes
+        result = qp.evidence_from_draws(joint, draws, key=key)
+    assert abs(float(result.log_evidence) - EXACT) < 4 * float(result.log_evidence_se)
+
+
+def test_nan_is_that_of_the_likelihood_in_the_units_of_the_model(key):
+    def bad(x):
+        return jnp.where(x[0] > 1.5, jnp.nan, -jnp.sum(x**2))
+
+    with pytest.raises(FloatingPointError, match=r"^`log_likelihood` is nan .* at the point \["):
+        _evidence(key, log_likelihood=bad, budget=20_000)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of draws that do not fit the density
+        with pytest.raises(FloatingPointError, match=r"^`log_prior` is nan"):
+            _evidence(key, log_prior=lambda x: jnp.sum(norm.logpdf(x)) + bad(x), budget=20_000)
+    prior = {"rate": qp.families.Gamma(2.0, 1.0)}
+    with pytest.raises(FloatingPointError, match=r"`log_likelihood` is nan .* variables there are rate = ") as caught:
+        qp.evidence(prior=prior, log_likelihood=lambda p: jnp.where(p["rate"] > 2.0, jnp.nan, -p["rate"]), key=key)
+    assert float(str(caught.value).split()[-1].rstrip(".")) > 2.0  # not the logarithm of it
+
+
+def test_nan_in_a_model_that_checks_its_arguments(key):
+    """NumPyro refuses an infinite scale outside of compiled programs. What is said is what was wrong in the run."""
+    dist = pytest.importorskip("numpyro.distributions")
+    prior = {
+        "log_scale": dist.Normal(0.0, 1.0),
+        "x": lambda p: dist.Normal(0.0, jnp.exp(jnp.where(p["log_scale"] > 1.5, jnp.inf, p["log_scale"]))),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of draws that do not fit the density
+        with pytest.raises((FloatingPointError, ValueError), match=r"`(log_prior|log_likelihood|x)`.* is (nan|-?inf)"):
+            qp.evidence(prior=prior, log_likelihood=lambda p: -(p["x"] ** 2), budget=20_000, key=key)
+
+
+def test_draws_that_overflow(key):
+    """Most draws of this prior are below the smallest number of 64 bits."""
+    prior = {"precision": qp.families.Gamma(1e-4, 1e-4)}
+    with pytest.raises(
+        ValueError, match=r"`precision`, as a coordinate without bounds, is infinite in \d+ of 512 draws"
+    ):
+        qp.evidence(prior=prior, log_likelihood=lambda p: -p["precision"], key=key)
+
+
+def test_a_target_without_a_prior_in_one_direction(key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = qp.evidence(BASE, lambda x: -(x[0] ** 2), budget=20_000, key=key)
+    assert result.verdict.level == "wrong"
+    assert "is the same at all values of x[1], so its integral is infinite" in str(result.verdict)
+    box = qp.Density(lambda x: jnp.where((x > 0) & (x < 1), 0.0, -jnp.inf).sum(), lambda k: jax.random.uniform(k, (2,)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inside = qp.evidence(box, lambda x: box.log_prob(x) - x[0], budget=20_000, key=key)  # flat between hard bounds
+    assert inside.verdict.level != "wrong"
+
+
+def test_a_target_that_grows_without_bound(key):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        growing = qp.evidence(BASE, lambda x: x[0] ** 2 - x[1] ** 2, budget=50_000, key=key)
+        narrow = qp.evidence(BASE, lambda x: -1e9 * jnp.sum((jnp.sin(x) - 0.5) ** 2), budget=20_000, key=key)
+    assert growing.verdict.level == narrow.verdict.level == "doubtful"
+    assert Finding.RISES in [finding.kind for finding in growing.verdict.findings]
+    assert Finding.RISES not in [finding.kind for finding in narrow.verdict.findings]
+
+
+def test_a_likelihood_that_is_zero_nearly_everywhere(key):
+    """There is no gradient to say that the likelihood ignores a coordinate, and the message ends once."""
+    with pytest.warns(UserWarning, match="no particle reached the target") as caught:
+        _evidence(key, log_likelihood=lambda x: jnp.where(x[0] > 30, 0.0, -jnp.inf), budget=20_000)
+    (warning,) = caught
+    assert "smaller steps" not in str(warning.message)
 
 
 def test_a_discrete_parameter(key):

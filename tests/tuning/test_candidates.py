@@ -3,17 +3,21 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
+from qpaths.evaluation import evaluator_of
 from qpaths.references.composed import ComposedMap
+from qpaths.references.modulated import Design
 from qpaths.references.pulled import PulledMap
 from qpaths.remarks import Finding, Refusal, Shape
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
 from qpaths.tuning.fits import NUM_OF_BASE, drivers_of, map_of_base
 from qpaths.tuning.store import _reference, _reference_arrays, _reference_notes
+from qpaths.tuning.weighted import weighted_fit
 
 FROM_DRIVERS = {Source.DRIVERS, Source.REFINED, Source.SCANS}
 
@@ -293,3 +297,15 @@ def test_a_narrow_mode_that_ascents_overlook_is_found_from_the_base():
     choice = choose(log_target, 2, 1.5)
     value, error = choice.pilot.mass
     assert abs(value) < 4 * error < 0.4
+
+
+@pytest.mark.parametrize("value", [-jnp.inf, jnp.inf, jnp.nan])
+def test_a_fit_to_draws_without_weight(value):
+    """A model may overflow at all draws from a fit, which is then of no use, and no error."""
+    rows = np.random.default_rng(0).standard_normal((200, 2))
+    each = np.full(200, 1 / 200)
+    design = Design((0,), None, rows, each, norm.logpdf(rows).sum(axis=1), each)
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    stream = HostStream((1,))
+    evaluator = evaluator_of(qp.GeometricPath(base, lambda x: value + 0 * x[0]), stream, with_slopes=False)
+    assert weighted_fit(design, evaluator, stream)[1] == 0

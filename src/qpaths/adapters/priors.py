@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .._checks import takes_two
-from ..densities import Backend, Density
+from ..densities import Backend, Density, ask
 from .distributions import Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
 from .model import Model, Named
@@ -201,6 +201,8 @@ class Prior:
     def log_likelihood(self, function: Callable[..., Any], point: Named, *data: Any) -> Any:
         """A log likelihood of the variables at a point; discrete variables are summed out."""
         named = self.constrain(point)
+        if not self.discrete and self.backend == "numpy":
+            return ask(lambda *given: _ask(function, *given), "log_likelihood", named, *data)
         if not self.discrete:
             return _ask(function, named, *data)
         variables = [self._variable(name, named) for name in self.discrete]

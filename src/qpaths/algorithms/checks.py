@@ -2,15 +2,18 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from .._checks import is_concrete
 from ..annealing import Fault
 from ..arrays import to_host
-from ..densities import evaluate
+from ..densities import as_text, called
 from ..evaluation import AbstractEvaluator
 from ..paths import Reversed
 from ..results import CollapsedError, Status
+from ..status import PointFaultError
 
 
 def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
@@ -38,10 +41,19 @@ def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
             f"every particle has weight zero {where}: the {last} is -inf wherever the particles are, such as {point}. "
             f"Take a {first} that reaches the {last}, or smaller steps in beta."
         )
-    values = {name: float(evaluate(getattr(path, name), point, name)) for name in (first, last)}
+    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(point)):
+        raise PointFaultError(
+            f"a draw from the {first} is infinite {where}: {as_text(point)}. A draw may have rounded to a bound of its "
+            f"support: use 64 bits (`jax.config.update('jax_enable_x64', True)`), or a {first} with less mass there.",
+            point,
+        )
+    # Not by a plain call: outside of a compiled program the user's functions may check their arguments, and raise.
+    found = evaluator.values(evaluator.xp.asarray(fault.position)[None])
+    values = {first: float(getattr(found, f"log_{first}")[0]), last: float(getattr(found, f"log_{last}")[0])}
     bad = [name for name, value in values.items() if not value < jnp.inf]
     name = bad[0] if bad else first
-    raise FloatingPointError(
-        f"`{name}.log_prob` is {values[name]} {where} at the point {point}: {status.message}. "
-        f"A log density must be a number, or -inf where there is no mass; mend it at that point."
+    raise PointFaultError(
+        f"`{called(getattr(path, name), name)}` is {values[name]} {where} at the point {as_text(point)}: "
+        f"{status.message}. A log density must be a number, or -inf where there is no mass; mend it at that point.",
+        point,
     )

@@ -53,7 +53,8 @@ def _complain_of(error: Exception) -> NoReturn:
 
     if hasattr(error, "format_message"):
         _complain_of_usage(error)
-    if isinstance(error, UserError | OSError | ValueError | ArithmeticError):
+    # Errors of ours about what a user wrote begin with its name in backticks, whatever their type.
+    if isinstance(error, UserError | OSError | ValueError | ArithmeticError) or str(error).startswith("`"):
         complain(str(error), code=2)
     complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
 

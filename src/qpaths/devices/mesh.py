@@ -23,7 +23,7 @@ def as_devices(devices: Devices) -> tuple[Any, ...] | None:
         if not 1 <= devices <= len(found):
             hint = (
                 ""
-                if found[0].platform != "cpu"
+                if found[0].platform != "cpu" or devices < 1
                 else (
                     f" A CPU counts as {devices} devices if XLA_FLAGS holds "
                     f"--xla_force_host_platform_device_count={devices} when Python starts."

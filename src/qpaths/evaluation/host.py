@@ -16,6 +16,7 @@ from .._types import Rows
 from ..arrays import HostStream, in_precision, is_double, to_host
 from ..chunks import in_chunks
 from ..densities import DensityLike, is_numpy, sampler_of
+from ..memory import Pieces
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
 from .base import AbstractEvaluator
@@ -62,30 +63,41 @@ class HostEvaluator(AbstractEvaluator):
         compiled = {name: density for name, density in densities.items() if not is_numpy(density)}
         found: dict[str, tuple[Any, Any]] = {}
         if compiled:
-            chunks = _padded(positions, self.layout.dtype)
-            parts = self._compiled_parts(compiled, chunks, with_slopes or self.with_slopes)
-            found = dict(zip(compiled, _joined(parts, len(positions)), strict=True))
+            found = dict(
+                zip(compiled, self._compiled(compiled, positions, with_slopes or self.with_slopes), strict=True)
+            )
         for name, density in densities.items():
             if is_numpy(density):
                 found[name] = spread_rows(density, name, self.layout, positions, with_slopes)
         return [found[name] for name in densities]
 
-    def _compiled_parts(self, densities: dict[str, DensityLike], chunks: list[Any], with_slopes: bool) -> list[Any]:
+    def _compiled(self, densities: dict[str, DensityLike], positions: np.ndarray, with_slopes: bool) -> list[Any]:
+        """Log densities by compiled programs; where memory runs out, by those that work on fewer rows at once."""
+        chunks = _padded(positions, self.layout.dtype)
+        structure = jax.tree.structure(tuple(densities.values()))
+        at_once = _rows_at_once(structure, tuple(densities), self.layout, with_slopes)
+        return at_once.run(
+            lambda part: _joined(self._compiled_parts(densities, chunks, with_slopes, part), len(positions))
+        )
+
+    def _compiled_parts(
+        self, densities: dict[str, DensityLike], chunks: list[Any], with_slopes: bool, part: int
+    ) -> list[Any]:
         """What the compiled program of some densities finds in each chunk: here, or over an executor."""
         spread = spread_of_call()
         if spread is None:
-            program, leaves = self._program(densities, with_slopes)
+            program, leaves = self._program(densities, with_slopes, part)
             return [program(leaves, chunk) for chunk in chunks]
-        precision = is_double()
-        make = functools.partial(_CompiledRows, densities, self.layout, with_slopes, precision)
-        return spread.each(spread.model(densities, (self.layout, with_slopes, precision), make), chunks)
+        facts = self.layout, with_slopes, part, is_double()
+        make = functools.partial(_CompiledRows, densities, *facts)
+        return spread.each(spread.model(densities, facts, make), chunks)
 
-    def _program(self, densities: dict[str, DensityLike], with_slopes: bool) -> tuple[Any, list[Any]]:
+    def _program(self, densities: dict[str, DensityLike], with_slopes: bool, part: int) -> tuple[Any, list[Any]]:
         """The compiled program and the arrays of the densities, put on the device once."""
-        key = (*map(id, densities.values()), with_slopes)
+        key = (*map(id, densities.values()), with_slopes, part)
         if key not in self._programs:
             leaves, structure = jax.tree.flatten(tuple(densities.values()))
-            program = _value_program(structure, tuple(densities), self.layout, with_slopes)
+            program = _value_program(structure, tuple(densities), self.layout, with_slopes, part)
             self._programs[key] = program, [jnp.asarray(leaf) for leaf in leaves]
         return self._programs[key]
 
@@ -156,17 +168,27 @@ def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Any:
-    """A compiled function of the densities' arrays and a chunk of positions: one pair for each density."""
+def _rows_at_once(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Pieces:
+    """How many rows the programs of some densities work on at once, as far as is known."""
+    return Pieces(_PART, "points")
+
+
+@functools.lru_cache(maxsize=_MOST_PROGRAMS)
+def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool, part: int) -> Any:
+    """A compiled function of the densities' arrays and a chunk of positions: one pair for each density.
+
+    It works on `part` rows at once on a CPU, and anywhere if that is fewer than usual.
+    """
 
     @functools.partial(jax.jit, compiler_options=_WIDE)
     def values(leaves: list[Any], positions: Any) -> Any:
         densities = jax.tree.unflatten(structure, leaves)
 
-        def of_part(part: Any) -> Any:
-            return [of_rows(d, name, layout, part, with_slopes) for name, d in zip(names, densities, strict=True)]
+        def of_part(rows: Any) -> Any:
+            return [of_rows(d, name, layout, rows, with_slopes) for name, d in zip(names, densities, strict=True)]
 
-        return in_chunks(of_part, positions, _PART) if jax.default_backend() == "cpu" else of_part(positions)
+        in_parts = part < _PART or jax.default_backend() == "cpu"
+        return in_chunks(of_part, positions, part) if in_parts else of_part(positions)
 
     return values
 
@@ -202,7 +224,7 @@ def clear_cache() -> None:
         >>> import qpaths as qp
         >>> qp.clear_cache()
     """
-    for cache in (_value_program, _draw_program, _path_program, traced_layout):
+    for cache in (_rows_at_once, _value_program, _draw_program, _path_program, traced_layout):
         cache.cache_clear()
 
 
@@ -248,9 +270,10 @@ class _CompiledRows:
 
     @functools.cached_property
     def _program(self) -> tuple[Any, list[Any]]:
-        densities, layout, with_slopes, _ = self.parts
+        densities, layout, with_slopes, part, _ = self.parts
         leaves, structure = jax.tree.flatten(tuple(densities.values()))
-        return _value_program(structure, tuple(densities), layout, with_slopes), [jnp.asarray(leaf) for leaf in leaves]
+        program = _value_program(structure, tuple(densities), layout, with_slopes, part)
+        return program, [jnp.asarray(leaf) for leaf in leaves]
 
     def __call__(self, rows: np.ndarray) -> Any:
         with in_precision(self.parts[-1]):

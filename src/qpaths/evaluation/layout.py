@@ -10,7 +10,7 @@ import numpy as np
 
 from .._types import AnyArray, Point
 from ..arrays import namespace
-from ..densities import evaluate, is_numpy, sampler_of
+from ..densities import called, evaluate, is_numpy, sampler_of
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
 
@@ -128,7 +128,7 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
     for name in ("base", "target"):
         density = getattr(path, name)
         if not is_numpy(density) and not is_numpy(getattr(density, "inner", density)):
-            shape_of(lambda x: evaluate(density, x, name), example, f"{name}.log_prob", "a draw from the base")  # noqa: B023
+            shape_of(lambda x: evaluate(density, x, name), example, called(density, name), "a draw from the base")  # noqa: B023
     return Layout.of(example)
 
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..densities import forgiving_in
+from ..densities import PointError, called, forgiving_in
 from .layout import Layout
 from .spread import BATCH, spread_of_call
 
@@ -51,11 +51,12 @@ def numpy_rows(
     A batched density gets all rows in one call, any other is called row by row. Shapes are checked, since a wrong one
     would broadcast silently.
     """
-    values = _numpy_calls(density.log_prob, f"{name}.log_prob", density.batched, layout, positions)
+    function = called(density, name)
+    values = _numpy_calls(density.log_prob, function, density.batched, layout, positions)
     if values.shape != positions.shape[:1]:
         one = "each of the points of a batch" if density.batched else "one point"
         raise ValueError(
-            f"`{name}.log_prob` must return one number for {one}, got shape {values.shape} for {positions.shape[0]} "
+            f"`{function}` must return one number for {one}, got shape {values.shape} for {positions.shape[0]} "
             f"points: sum over the coordinates of a point."
         )
     if not with_slopes:
@@ -82,9 +83,13 @@ def _numpy_calls(
     def call(points: Any, at: str) -> np.ndarray:
         try:
             value = function(points)
+        except PointError:
+            raise
         except Exception as error:
+            if str(error).startswith("`"):  # an error of ours, which names what is wrong
+                raise
             first = jax.tree.map(lambda leaf: leaf[0], points) if batched else points
-            raise RuntimeError(
+            raise PointError(
                 f"`{name}` raised {type(error).__name__} at {at} {first}: {error}. To go on without such points, wrap "
                 f"the function: `qpaths.forgiving(function)`."
             ) from error

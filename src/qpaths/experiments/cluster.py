@@ -3,6 +3,7 @@
 import contextlib
 import importlib
 import logging
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,6 +35,8 @@ def open_cluster(jobs: int, address: str | None) -> Iterator[Any]:
             yield client
         return
     try:
+        if re.fullmatch("((tcp|tls)://)?[^:]*", address):  # Dask would wait for what cannot come
+            raise ValueError("it has no port")
         client = distributed.Client(address, timeout=_CONNECT, set_as_default=False)
     except (OSError, ValueError) as error:
         raise UserError(

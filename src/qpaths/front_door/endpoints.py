@@ -3,9 +3,11 @@
 import contextlib
 import dataclasses
 import hashlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,12 +15,25 @@ import numpy as np
 from .._checks import takes_two
 from ..adapters.model import Model
 from ..adapters.priors import from_prior
-from ..densities import Backend, Density, DensityLike, as_density, as_pytree, check_backend, evaluate
-from ..evaluation import AbstractEvaluator
-from ..evaluation.layout import describe, key_type, shape_of
+from ..densities import (
+    Backend,
+    Density,
+    DensityLike,
+    as_density,
+    as_pytree,
+    as_text,
+    ask,
+    check_backend,
+    evaluate,
+    is_numpy,
+    marked,
+)
+from ..evaluation import AbstractEvaluator, Layout
+from ..evaluation.layout import describe, key_type, layout_of, shape_of
 from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
+from ..status import PointFaultError
 
 _NUM_LOOKED = 128
 """Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""
@@ -121,18 +136,51 @@ def check_functions(prior: Density, likelihood: Any, data: Any) -> None:
         shape_of(lambda x: evaluate(Density(function), x, name), example, name, "a draw from the prior")  # noqa: B023
 
 
+def with_blind_ends(path: AbstractPath[Any]) -> tuple[AbstractPath[Any], dict[str, str]]:
+    """The path with endpoints that JAX cannot differentiate marked as such, and what JAX says about each of them."""
+    reasons: dict[str, str] = {}
+    if not path.is_pointwise:
+        return path, reasons
+    for name in ("base", "target"):
+        end, reason = marked_if_blind(getattr(path, name), name, layout_of(path))
+        if reason is not None:
+            path = eqx.tree_at(operator.attrgetter(name), path, end)
+            reasons[name] = reason
+    return path, reasons
+
+
+def marked_if_blind(density: Any, name: str, layout: Layout) -> tuple[Any, str | None]:
+    """A density, marked as one without gradient where JAX cannot differentiate it, and what JAX says then."""
+    if is_numpy(density):
+        return density, None
+    row = jax.ShapeDtypeStruct((layout.dimension,), layout.dtype)
+    try:
+        jax.eval_shape(jax.grad(lambda row: evaluate(density, layout.points(row), name)), row)
+    except Exception as error:
+        return marked(density, is_blind=True), first_sentence(error)
+    return density, None
+
+
+def first_sentence(error: Exception) -> str:
+    """What an error says, without the advice and the addresses that follow."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].split(". ")[0].rstrip(".")
+
+
 @contextlib.contextmanager
-def named_errors() -> Iterator[None]:
-    """Around the first evaluation: a callback without a gradient gets an error that says what to do."""
+def in_units_of(model: Model | None) -> Iterator[None]:
+    """What is wrong at some point is said with the variables of a model there, too."""
     try:
         yield
-    except ValueError as error:
-        if "callbacks do not support" not in str(error):
+    except PointFaultError as fault:
+        if model is None:
             raise
-        raise ValueError(
-            "a log density calls back to Python (`jax.pure_callback`), and such a call has no gradient: give "
-            "`kernel=qpaths.RandomWalk(10)`, or the plain NumPy function with `backend='numpy'`."
-        ) from error
+        rows = model.named(jax.tree.map(lambda leaf: np.asarray(leaf)[None], fault.point))
+        variables = as_text({name: row[0] for name, row in rows.items()})
+        if variables in str(fault):
+            raise
+        words = f"{fault} These are coordinates without bounds; the variables there are {variables}."
+        raise PointFaultError(words, fault.point) from None
 
 
 def check_not_on_simplex(evaluator: AbstractEvaluator, stream: Any) -> None:
@@ -159,7 +207,8 @@ def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
     arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
     function = _log_joint if prior.backend == "jax" else _numpy_log_joint
     joint = Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend, batched=prior.batched)
-    return GeometricPath(prior, joint)
+    # What is wrong with the prior is found first, so that other errors are those of the likelihood.
+    return GeometricPath(marked(prior, called="log_prior"), marked(joint, called="log_likelihood"))
 
 
 def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
@@ -174,9 +223,10 @@ def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> A
     *data, x = data_and_x
     log_prior = np.asarray(prior.log_prob(x), float)
     if log_prior.ndim == 0:
-        return -np.inf if log_prior == -np.inf else log_prior + likelihood(x, *data)
+        return -np.inf if log_prior == -np.inf else log_prior + ask(likelihood, "log_likelihood", x, *data)
     # A prior that takes rows at once, with a likelihood that takes one point.
     joint = np.full(log_prior.shape, -np.inf)
     for row in np.flatnonzero(log_prior != -np.inf):
-        joint[row] = log_prior[row] + likelihood(jax.tree.map(lambda leaf: leaf[row], x), *data)  # noqa: B023
+        point = jax.tree.map(lambda leaf: leaf[row], x)  # noqa: B023
+        joint[row] = log_prior[row] + ask(likelihood, "log_likelihood", point, *data)
     return joint

@@ -27,7 +27,17 @@ from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .checks import COST as CHECKS_COST
 from .checks import balance, drift_of_draws
-from .endpoints import check_alone, check_not_on_simplex, model_path, named_errors, named_model, path_given, with_names
+from .endpoints import (
+    check_alone,
+    check_not_on_simplex,
+    first_sentence,
+    in_units_of,
+    model_path,
+    named_model,
+    path_given,
+    with_blind_ends,
+    with_names,
+)
 from .findings import Checks, findings
 from .inputs import pace, probe
 from .limits import Limits
@@ -141,18 +151,19 @@ def evidence(
     excused = forgiving_in(path.base, path.target)
     for function in excused:
         function.reset()
-    kernel, chosen = _kernel_for(path) if kernel is None else (kernel, ())
+    path, reasons = with_blind_ends(path)
+    kernel, chosen = _kernel_for(path, reasons) if kernel is None else (kernel, ())
     check_parts(kernel)
+    _check_gradients(kernel, reasons)
     stream = stream_for(key, path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     file = File(checkpoint, path, kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
-    with spread_over(executor):
-        with named_errors():
-            seen = probe(evaluator, check_stream)
+    with spread_over(executor), in_units_of(model):
+        seen = probe(evaluator, check_stream)
         file.features = seen.features._asdict()
-        _warn([*seen.findings, *seen.notes])
+        _warn([*seen.findings, *seen.notes, *(note for note in chosen if note.kind is Note.NOT_DIFFERENTIABLE)])
         # A share of a base that is not normalized would make the reference neither one nor the other.
         reference = reference and seen.is_normalized
         simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
@@ -211,13 +222,30 @@ def _warn(found: list[Remark]) -> None:
         warnings.warn(f"evidence: {finding}.", stacklevel=3)
 
 
-def _kernel_for(path: AbstractPath[Any]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
-    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice."""
+def _kernel_for(path: AbstractPath[Any], reasons: dict[str, str]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
+    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice.
+
+    `reasons` say why JAX cannot differentiate its endpoints.
+    """
     ends = {"base": path.base, "target": path.target}
     blind = [name for name, end in ends.items() if not has_gradient(end)]
     if not blind:
         return HMC(num_leapfrog=5), ()
-    return RandomWalk(_BLIND_STEPS), (Note.NO_GRADIENT(ends=" and ".join(blind)),)
+    if reasons:
+        note = Note.NOT_DIFFERENTIABLE(ends=" and ".join(reasons), reason=next(iter(reasons.values())))
+    else:
+        note = Note.NO_GRADIENT(ends=" and ".join(blind))
+    return RandomWalk(_BLIND_STEPS), (note,)
+
+
+def _check_gradients(kernel: AbstractKernel[Any], reasons: dict[str, str]) -> None:
+    """Raise where a kernel needs gradients that JAX cannot compute."""
+    if kernel.with_slopes and reasons:
+        name, reason = next(iter(reasons.items()))
+        raise ValueError(
+            f"`{type(kernel).__name__}` needs gradients, and JAX cannot differentiate the {name} ({reason}): leave "
+            f"`kernel` out, or give `kernel=qpaths.RandomWalk({_BLIND_STEPS})`."
+        )
 
 
 def _run(
@@ -263,7 +291,7 @@ def _rate(cost: Cost, seconds: float) -> str:
 
 def _nothing_found(layout: Layout, error: Exception) -> Result:
     """The honest answer where no draw from the base ever reached the target."""
-    finding = Finding.NOTHING_REACHED(error=str(error))
+    finding = Finding.NOTHING_REACHED(error=first_sentence(error))
     warnings.warn(f"evidence: {finding}.", stacklevel=3)
     nothing = np.zeros(0)
     return Result(

@@ -15,6 +15,7 @@ from ..kernels.gradient import LeapfrogParams
 from ..paths import GeometricPath
 
 Matrix = Float[np.ndarray, "n d"]
+Inside = Float[np.ndarray, "m d"]
 Column = Float[np.ndarray, " n"]
 Square = Float[np.ndarray, "d d"]
 
@@ -98,7 +99,7 @@ def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
 
 def moved_draws(
     evaluator: HostEvaluator, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
-) -> tuple[Matrix, Matrix | None, Matrix]:
+) -> tuple[Inside, Inside | None, Inside]:
     """Draws where the density is positive, the scores there, and where a reversible kernel took each of them.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.

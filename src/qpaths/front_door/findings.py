@@ -9,7 +9,7 @@ from ..algorithms.continued import Drift
 from ..algorithms.islands import FEW_SURVIVE, Islands
 from ..numerics import log_ess
 from ..recipe import Recipe
-from ..remarks import Finding, Remark
+from ..remarks import Finding, Note, Refusal, Remark
 from .checks import Balance
 from .missed import Missed
 from .sampler import listed
@@ -64,6 +64,8 @@ def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str])
     worst = int(np.argmax(lengths))
     if lengths[worst] > FEW_SURVIVE:
         found.append(Finding.LONG_STEP(beta=float(betas[worst])))
+    if found and any(note.kind is Note.REFUSED and note.refusal is Refusal.AT_INFINITY for note in recipe.notes):
+        found.append(Finding.RISES())
     return found
 
 

@@ -23,7 +23,7 @@ from ..remarks import Remark
 from ..results import Result, Status
 from ..standard_errors import importance_log_evidence
 from ..verdict import Verdict
-from .endpoints import path_given, with_names
+from .endpoints import marked_if_blind, path_given, with_names
 from .exchange import evaluator_of_base
 from .proposals import mode_elsewhere, points_as_text, reference_for, wide_density
 
@@ -69,6 +69,7 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     """
     chains, layout, target, inner = _prepared(model, draws)
     stream = stream_of(key, host=True)
+    target, _ = marked_if_blind(target, "target", layout)
     with_slopes = has_gradient(target) and (inner is None or has_gradient(inner))
     rows = chains.reshape(-1, layout.dimension)
     if inner is None:

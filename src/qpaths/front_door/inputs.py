@@ -9,7 +9,7 @@ import numpy as np
 
 from .._types import Point, Rows
 from ..arrays import quiet, sigmoid, to_host
-from ..densities import DensityLike, evaluate, has_gradient, is_numpy
+from ..densities import DensityLike, as_text, called, evaluate, has_gradient, is_numpy
 from ..estimators import bridge
 from ..evaluation import AbstractEvaluator, HostEvaluator, Particles
 from ..paths.base import EndpointValues
@@ -23,6 +23,8 @@ _NUM_DRAWN = 512
 _NUM_PROBED, _NUM_AGAIN = 64, 8
 _NUM_PACED = 128
 """Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
+_FAR = 1e4
+"""Ranges of the draws from the base, at which a target that has not changed is flat."""
 _OVERLAP = 0.05
 """Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
 
@@ -49,26 +51,31 @@ class Probe(NamedTuple):
 def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
     """Raise where a density does not always give the same number at the same point.
 
-    A NumPy density is called again. A compiled program of a JAX density gives the same numbers at every call, so it is
-    traced twice: random numbers that do not come from a key are constants, and other ones in the second program.
+    A NumPy density is called again, and so is one that calls back to Python. Other compiled programs give the same
+    numbers at every call. So a JAX density is traced twice: random numbers that do not come from a key are constants,
+    and other ones in the second program.
     """
     ends = {"base": evaluator.path.base, "target": evaluator.path.target}
     again = None
     for name, density in ends.items():
-        if is_numpy(density):
+        if is_numpy(density) or not has_gradient(density):
             again = to_host(evaluator.values(positions[:_NUM_AGAIN])) if again is None else again
             values, new = (getattr(part, f"log_{name}")[:_NUM_AGAIN] for part in (features, again))
             if not np.array_equal(values, new, equal_nan=True):
                 where = int(np.argmax(values != new))
                 point = evaluator.layout.points(positions[where])
                 raise ValueError(
-                    f"`{name}.log_prob` is not deterministic: at the point {point} it gave {values[where]}, and then "
-                    f"{new[where]}. A log density must always give the same number at the same point."
+                    f"`{called(density, name)}` is not deterministic: at the point {as_text(point)} it gave "
+                    f"{values[where]}, and then {new[where]}. A log density must always give the same number at the "
+                    f"same point."
                 )
-        elif len({_trace(density, name, evaluator.layout.points(positions[0])) for _ in range(2)}) > 1:
+        if is_numpy(density):
+            continue
+        if len({_trace(density, name, evaluator.layout.points(positions[0])) for _ in range(2)}) > 1:
             raise ValueError(
-                f"`{name}.log_prob` is not deterministic: JAX traced it twice, and its constants differ. It probably "
-                f"calls NumPy's random numbers. A log density must always give the same number at the same point."
+                f"`{called(density, name)}` is not deterministic: JAX traced it twice, and its constants differ. It "
+                f"probably calls NumPy's random numbers. A log density must always give the same number at the same "
+                f"point."
             )
 
 
@@ -88,6 +95,7 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     """
     draw, check, sampler = stream.split(3)
     positions = to_host(evaluator.draw(draw, _NUM_DRAWN))
+    check_finite(evaluator, positions)
     few = positions[:_NUM_PROBED]
     features = to_host(evaluator.values(few))
     check_deterministic(evaluator, few, features)
@@ -100,7 +108,53 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     if _is_constant(evaluator, features):
         value = float(np.exp(features.log_target[0] - features.log_base[0]))
         return Probe(features, is_normalized, (), [*findings, Finding.CONSTANT(value=value, num=_NUM_PROBED)])
-    return Probe(features, is_normalized, _ignored(evaluator, few), findings)
+    at = _with_slopes(evaluator, few)
+    if at is None:
+        return Probe(features, is_normalized, (), findings)
+    flat = _flat(evaluator, at)
+    if flat:
+        findings.append(Finding.FLAT(coordinates=listed(flat, coordinate_names(evaluator.layout))))
+    return Probe(features, is_normalized, _ignored(evaluator, at), findings)
+
+
+def check_finite(evaluator: AbstractEvaluator, positions: Rows) -> None:
+    """Raise where draws from the base are infinite."""
+    beyond = ~np.isfinite(positions)
+    if not beyond.any():
+        return
+    worst = int(np.argmax(beyond.sum(axis=0)))
+    name, num = coordinate_names(evaluator.layout)[worst], int(beyond[:, worst].sum())
+    bits = 8 * np.dtype(evaluator.layout.dtype).itemsize
+    larger = "use 64 bits (`jax.config.update('jax_enable_x64', True)`), " if bits < 64 else ""
+    raise ValueError(
+        f"`{name}`, as a coordinate without bounds, is infinite in {num} of {len(positions)} draws from the prior: "
+        f"they are too large for {bits} bits, or round to a bound of the support. To avoid that, {larger}give a prior "
+        f"with less mass there, or write the model with the logarithm of the variable."
+    )
+
+
+def _with_slopes(evaluator: AbstractEvaluator, rows: Rows) -> Particles | None:
+    """The endpoints and their gradients at draws with mass; None without gradients, or with few such draws."""
+    if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
+        return None
+    at = to_host(evaluator.particles(rows, with_slopes=True))
+    inside = at.features.log_target != -np.inf
+    return jax.tree.map(lambda leaf: leaf[inside], at) if inside.sum() >= _NUM_AGAIN else None
+
+
+def _flat(evaluator: AbstractEvaluator, at: Particles) -> list[int]:
+    """Coordinates in which the target is the same everywhere, so that its integral is infinite."""
+    unseen = np.flatnonzero(np.all(at.slopes.target == 0, axis=0))[:_NUM_AGAIN]
+    values = at.features.log_target[:_NUM_AGAIN]
+    found = []
+    for j in map(int, unseen):
+        far = _FAR * max(np.ptp(at.position[:, j]), 1e-6)
+        moved = np.concatenate([at.position[:_NUM_AGAIN], at.position[:_NUM_AGAIN]])
+        moved[:, j] += np.repeat([-far, far], _NUM_AGAIN)
+        new = to_host(evaluator.values(moved)).log_target
+        if np.allclose(new, np.tile(values, 2), rtol=0, atol=_rounding(evaluator, values)):
+            found.append(j)
+    return found
 
 
 def log_mass(evaluator: HostEvaluator, positions: Rows, stream: Any) -> tuple[float, float] | None:
@@ -138,20 +192,17 @@ def _is_constant(evaluator: AbstractEvaluator, features: EndpointValues) -> bool
     return bool(np.ptp(ratios) <= _rounding(evaluator, features.log_target, features.log_base))
 
 
-def _ignored(evaluator: AbstractEvaluator, rows: Rows) -> tuple[Remark, ...]:
+def _ignored(evaluator: AbstractEvaluator, at: Particles) -> tuple[Remark, ...]:
     """A note where some coordinate changes neither the likelihood nor the base's density of any other.
 
     The second condition spares the hyperparameters of hierarchical models, which the likelihood does not see.
     """
-    if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
-        return ()
-    at = to_host(evaluator.particles(rows, with_slopes=True))
     rounding = 16 * np.finfo(evaluator.layout.dtype).eps * np.abs(at.slopes.base)
     unseen = np.all(np.abs(at.slopes.target - at.slopes.base) <= rounding, axis=0)
     indices = [int(j) for j in np.flatnonzero(unseen)[:_NUM_AGAIN] if _changes_nothing(evaluator, at, int(j))]
     if not indices:
         return ()
-    return (Note.IGNORED(coordinates=listed(indices, coordinate_names(evaluator.layout)), num=len(rows)),)
+    return (Note.IGNORED(coordinates=listed(indices, coordinate_names(evaluator.layout)), num=len(at.position)),)
 
 
 def _changes_nothing(evaluator: AbstractEvaluator, at: Particles, index: int) -> bool:

@@ -79,10 +79,12 @@ class MappedEvaluator(AbstractEvaluator):
     def draw(self, stream: Any, num: int) -> Rows:
         return self.map.to_noise(self.inner.draw(stream, num))[0]
 
+    @quiet()
     def values(self, positions: Rows) -> EndpointValues:
         points, log_volume = self.map.to_points(positions)
         return self._shifted(self.inner.values(points), log_volume)
 
+    @quiet()
     def waypoints(self, positions: Rows) -> Particles:
         points, log_volume = self.map.to_points(positions)
         found = self.inner.waypoints(points)

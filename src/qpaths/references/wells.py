@@ -133,6 +133,7 @@ def _widths(points: Grid) -> Grid:
     return np.gradient(points, axis=-1)
 
 
+@quiet()
 def masses(log_density: Float[np.ndarray, "*s g"], points: Float[np.ndarray, " g"]) -> Float[np.ndarray, "*s h"]:
     """Mass between neighboring points, of 1 in all. In between the log density is taken to be linear.
 

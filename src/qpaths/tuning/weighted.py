@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import quiet
 from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
@@ -20,16 +21,20 @@ _HEAVIEST = 0.6
 """Tail index of the weights above which they are not trusted alone."""
 
 
+@quiet()
 def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> tuple[Component, float, int]:
     """The best fit to a design and to draws from an earlier fit, the effective share of its draws, and evaluations."""
     component, best_share, num_values = design.fit(), -1.0, 0
     for number in range(_NUM_ROUNDS):
         rows = component.draw(stream.fold(number), _NUM_DRAWS)
         log_prob = component.log_prob_and_slope(rows)[0]
-        log_weights = np.nan_to_num(evaluator.values(rows).log_target - log_prob, nan=-np.inf, neginf=-np.inf)
+        log_weights = evaluator.values(rows).log_target - log_prob
+        # Neither NaN nor +inf, which a model may have where it overflows.
+        log_weights = np.where(log_weights < np.inf, log_weights, -np.inf)
         num_values += len(rows)
-        # Scales that overflow far out make a density that is not a number.
-        share = float(np.exp(log_ess(log_weights))) / len(rows) if np.isfinite(log_prob).all() else 0.0
+        # Scales that overflow far out make a density that is not a number, as is the share where no draw has weight.
+        is_good = np.isfinite(log_prob).all() and np.isfinite(log_weights).any()
+        share = float(np.exp(log_ess(log_weights))) / len(rows) if is_good else 0.0
         if share > best_share:
             best, best_share = component, share
         if share > GOOD or share < POOREST / 10:
