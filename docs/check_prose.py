@@ -32,7 +32,7 @@ _LEFT_OUT = re.compile(r"^(?:\||    |\t|\s*>>> |\s*\.\.\. |!\[|:::).*$", flags=r
 def _blank(found: re.Match[str]) -> str:
     """The same lines with nothing on them; a word, another for each text, replaces code inside a sentence."""
     lines = found[0].count("\n")
-    return "\n" * lines if lines else f"code{zlib.crc32(found[0].encode())}" if found[0].startswith("`") else ""
+    return "\n" * lines if lines else f"code{zlib.crc32(found[0].encode())}x" if found[0].startswith("`") else ""
 
 
 def prose_of_page(text: str) -> str:
@@ -64,6 +64,8 @@ def texts() -> Iterator[tuple[Path, str]]:
     """Every file with its prose."""
     for pattern in ("*.md", "docs/**/*.md", "benchmarks/**/*.md"):
         for file in sorted(ROOT.glob(pattern)):
+            if any(part.startswith(".") for part in file.relative_to(ROOT).parts):  # environments of other packages
+                continue
             yield file, prose_of_page(file.read_text(encoding="utf-8"))
     for file in sorted((ROOT / "src").rglob("*.py")):
         yield file, prose_of_module(file.read_text(encoding="utf-8"))
