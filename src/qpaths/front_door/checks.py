@@ -87,8 +87,8 @@ def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
 def _discrepancy(means: Float[np.ndarray, "runs k"], squares: Float[np.ndarray, "runs k"]) -> float:
     """The largest mean of a Stein kernel beyond noise.
 
-    If a share p of the mass is missing, or too much, in a part where the term is of the size of its standard deviation
-    or a little more, its mean is off by about p of that.
+    Take a part of the space where the term is about as large as its standard deviation. If a share p of the mass is
+    missing there, or is too much, the mean of the term is off by about p standard deviations.
     """
     from scipy.special import stdtr
 

@@ -130,7 +130,7 @@ def compile_bounds(
 ) -> None:
     """Compile the program that `evaluate_bounds` will run for arrays of these shapes, so that its run can be timed.
 
-    Other values of q and other schedules share the program. `evaluate_lower` has one of its own.
+    Other values of q and other schedules share the program. `evaluate_lower` has another one.
 
     Args:
         path_of: Makes the path of one observation, such as a `DecoderProblem`.

@@ -177,7 +177,7 @@ def fit_mixtures(noise: Grid, mass: Grid) -> Wells:
     """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles.
 
     The quantiles, and a small share of the masses, are those of the square root of the density. Small modes and the
-    flanks of all modes then have parts of their own. Without them few draws lie there, and have huge weights.
+    flanks of all modes then have separate parts. Without them few draws lie there, and have huge weights.
     """
     num = len(noise)
     levels = (np.arange(_NUM_PARTS) + 0.5) / _NUM_PARTS

@@ -185,9 +185,9 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
 def search_chains(problems: Problems, start: Candidate, num_gradients: int, search: Search, stream: Any) -> Trial:
     """The best recipe found for chains of `num_gradients` gradients.
 
-    One thing after the other: step sizes and schedule on a rough run, then leapfrog steps, momenta, spread of the step
-    sizes, acceptance and q on shorter runs, then step sizes and schedule again at full length, in both directions where
-    that can be.
+    One thing is chosen after the other. A rough run gives step sizes and schedule. Shorter runs give leapfrog steps,
+    momenta, the spread of the step sizes, acceptance and q. Runs of full length, in both directions where that can be,
+    give step sizes and schedule again.
     """
     keys = stream.split(7)
     short = _short(num_gradients)
