@@ -1,4 +1,4 @@
-"""Starts of reverse chains from one exact draw: states of random walks that leave the target invariant."""
+"""Starts of reverse chains from one exact draw: states of walks that leave the target invariant."""
 
 from typing import Any, NamedTuple
 
