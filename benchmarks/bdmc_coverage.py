@@ -2,8 +2,8 @@
 
     python benchmarks/bdmc_coverage.py [chosen] [held_out] [number of runs]
 
-All reverse chains of a run start at one exact draw of the target. The mean is that over all runs. `without` leaves out
-the variance of the draw. A normal error with the right size gives 95 %.
+A run has one exact draw of the target, from which walks give the reverse chains their starts. The mean is that over all
+runs. `without` takes the starts for independent. A normal error with the right size gives 95 %.
 
 The form of the estimate was chosen while looking at normal targets like those of `chosen`. No choice has looked at
 `held_out`: keep it so, and replace its problems after a change that did.

@@ -40,7 +40,7 @@ LAYERS = [
     ["annealing"],
     ["algorithms.checks", "algorithms.base"],
     ["algorithms.ais", "algorithms.smc", "algorithms.tempering", "algorithms.tvo"],
-    ["algorithms.pt"],
+    ["algorithms.pt", "algorithms.thinned"],
     ["algorithms.bdmc", "algorithms.ti", "algorithms.checkpoint", "algorithms.identities"],
     ["algorithms.driver", "algorithms.starts"],
     ["references.drivers", "references.climb"],

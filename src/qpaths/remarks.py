@@ -69,7 +69,7 @@ class Note(Kind):
         "on data simulated from the prior the log evidence lies between {lower:.3f} +- {lower_se:.3f} and {upper:.3f} "
         "+- {upper_se:.3f}, a gap of {gap:.3f} nats for single chains of the same procedure; there is one exact draw "
         "of the posterior, so the second standard error is itself an estimate: in tests two of them covered in 9 of 10 "
-        "runs, and in 8 of 10 for posteriors with heavy tails"
+        "runs or more, and in 86 % of them for posteriors with heavy tails"
     )
 
 

@@ -48,7 +48,7 @@ def certify(
     recipe = tune_population(simulated.path, key=tune_stream, budget=budget, kernel=kernel, reference=reference)
     num = max(_FEWEST_DISTRIBUTIONS, recipe.num_steps + 1)
     betas = np.interp(np.linspace(0, recipe.num_steps, num), np.arange(recipe.num_steps + 1), recipe.betas)
-    # The chains back all start at one point, and need some moves before they say how much that matters.
+    # The chains back start at states of walks from one point, and should forget what these still share.
     bounds = BDMC(_CHAINS, FixedSchedule(betas), recipe.kernel).run(recipe.path, simulated.truth, key=run_stream)
     numbers = {name: float(getattr(bounds, name)) for name in ("lower", "lower_se", "upper", "upper_se", "gap")}
     return Note.CERTIFICATE(**numbers), recipe.num_evaluations + bounds.num_evaluations

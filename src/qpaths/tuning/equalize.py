@@ -140,7 +140,7 @@ def _discrepancies(
 
     Step k of the forward chains and step num - k of the reverse ones lie between the same two distributions.
     """
-    bounds = BDMC(num_chains, schedule, kernel).run(path, target_samples, key=key)
+    bounds = BDMC(num_chains, schedule, kernel, thinning=0).run(path, target_samples, key=key)
     lost = -(bounds.forward.stats["increment"] + bounds.reverse.stats["increment"][::-1])
     return to_host((bounds.forward.betas, (lost.clip(0.0)) ** 0.5))
 
