@@ -50,6 +50,7 @@ class BDMC(eqx.Module):
     errors covered in 90 % to 99 % of runs, and in 86 % to 90 % of those with Student-t targets
     (`benchmarks/results/bdmc_coverage.md`). With `thinning=0` no spread shows the draw, and `upper_se` is estimated
     from the log weights of both directions. With several draws it is what their spread says.
+    `qpaths.models.evaluate_bounds` starts all chains of an observation at its draw.
 
     Examples:
         >>> import jax
