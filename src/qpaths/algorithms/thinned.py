@@ -105,8 +105,8 @@ def thinned_se(log_weights: Vector, log_ratios: Vector) -> Scalar:
     It is that of the means of the walks, and what these do not show. Where the tail of skewed log weights was missed,
     their mean is off and their spread too small. So Johnson's (1978) correction of Student's t, at t = 2, widens it.
 
-    All walks keep something of the draw, which shows as a drift of the log weights along the walks. If the mean of the
-    second half of a walk keeps r times what that of the first half has kept, a drift of d between the halves leaves
+    All walks keep something of the draw, which shows as a drift of the log weights along the walks. Let the mean of the
+    second half of a walk keep r times what that of the first half has kept. A drift of d between the halves then leaves
     `d (1 + r) / (2 (1 - r))` in the mean of both. `r` is a power of the autocorrelation of the log ratios from start to
     start. What the drift would be by chance, as its spread over the walks shows, is left out.
     """
