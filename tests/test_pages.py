@@ -61,6 +61,20 @@ def test_missing_rows_say_which_command_makes_them(stored):
     assert "99" not in filled
 
 
+def test_a_further_sweep_of_an_experiment_has_places_and_files_with_its_name():
+    other = {**DIGEST, "name": "fig4-small", "claims": [{**CLAIM, "ours": "by 2"}]}
+    page = "<!-- rows fig4-small ours q = 2 wins --><!-- end --> <!-- rows fig4 ours q = 2 wins --><!-- end -->"
+    page += "<!-- rows fig4-small report --><!-- end --> <!-- rows fig4-small picture violins --><!-- end -->"
+    filled = MAKE["filled"](page, {"fig4": DIGEST, "fig4-small": other})
+    assert (
+        "fig4-small ours q = 2 wins -->by 2 (holds)<!-- end --> <!-- rows fig4 ours q = 2 wins -->by 3 (holds)"
+        in filled
+    )
+    assert "(reports/fig4-small.html)" in filled
+    assert "(pictures/fig4-small_violins.png)" in filled
+    assert "run `qpaths run fig4`, then" in MAKE["filled"](page, {"fig4": DIGEST})
+
+
 def test_a_place_that_names_nothing_is_an_error():
     for what in ("ours q = 3", "cell Gaps; 3; gap", "cell Gaps; 1; width"):
         with pytest.raises(ValueError, match=f"the rows of fig4 have 0 times '{what.split(' ', 1)[1]}'"):
@@ -70,10 +84,11 @@ def test_a_place_that_names_nothing_is_an_error():
 def test_digests_are_those_of_their_experiments():
     for path in (DOCS / "results").glob("*.json"):
         found = json.loads(path.read_text())
-        assert found["experiment"] == path.stem
+        assert path.stem in (found["experiment"], found.get("name"))
+        assert path.stem.split("-")[0] == found["experiment"]
         # Those of a GPU may be unfinished; the pages say how many of the runs there are.
         is_whole = found["num_runs"] == found["num_planned"] or path.stem.startswith("omniglot")
         assert is_whole, f"{path.name} is of an unfinished sweep"
-        changed = rehearsed(find(path.stem), found["settings"], found["num_seeds"])
+        changed = rehearsed(find(found["experiment"]), found["settings"], found["num_seeds"])
         assert found.get("changed", []) == changed, f"{path.name} does not say which settings are not the paper's"
         assert (DOCS / "reports" / f"{path.stem}.html").exists()
