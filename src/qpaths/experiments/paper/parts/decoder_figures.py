@@ -44,6 +44,7 @@ def panels(cells: Cells, height: float, sharey: bool = True) -> tuple[Any, list[
     for ax, column in zip(axes[0], cells.columns, strict=True):
         ax.set_title(LABELS[column].replace(", ", ",\n", 1), fontsize=10)
         ax.spines[["top", "right"]].set_visible(False)
+        ax.ticklabel_format(axis="y", useOffset=False)
     return figure, list(axes[0])
 
 
