@@ -287,12 +287,27 @@ def test_no_answer_is_sound_beside_a_lag_or_a_large_error_or_few_draws():
     assert kinds(lag=0.015) == []
     assert kinds(lag=-0.122) == [Finding.LAG]
     assert kinds(lag=-0.122 + 0.3 * np.array([[1.0], [-1.0]] * 4)) == []  # known to 0.1: it may be nothing
+    # Large lags of both signs, known to 0.4: they may be nothing, and the error says so.
+    assert kinds(lag=0.5 + 1.2 * np.array([[1.0], [-1.0]] * 4)) == [Finding.LARGE_ERROR]
     assert kinds(spread=4.0) == [Finding.LARGE_ERROR]
     assert Finding.FEW_EFFECTIVE in kinds(spare=9.0)
     verdict = Verdict(Stop.NOTHING_FOUND(), (), (Finding.LAG(lag=0.1, error=0.01),))
     assert "nothing looks unreliable" not in str(verdict)
     assert str(verdict).endswith("verdict: doubtful.")
     assert [level.exit_code for level in Level] == [0, 3, 4]
+
+
+def test_a_lag_that_is_larger_than_the_error_widens_it():
+    """All runs share a lag, so that their mean does not show it."""
+
+    def error(lag, extra=0.0):
+        islands = _islands(np.linspace(-0.01, 0.01, 8), 0.05)
+        return islands._replace(stats=islands.stats | {"log_evidence_lag": np.full((8, 1), lag)}).error(extra)
+
+    alone = error(0.0)
+    assert error(0.9 * alone) == alone
+    assert error(-3.0 * alone) == pytest.approx(10**0.5 * alone)
+    assert error(-3.0 * alone, extra=4.0 * alone) == pytest.approx(17**0.5 * alone)
 
 
 def test_scores_of_draws_that_miss_a_side_do_not_balance():

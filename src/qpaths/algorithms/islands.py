@@ -70,6 +70,20 @@ class Islands(NamedTuple):
         return log_mean, max(within, between) + self.missing + self.unseen
 
     @property
+    def lag(self) -> tuple[float, float]:
+        """How far the particles of all runs stay behind the path, in nats of log evidence, and its standard error."""
+        lags = self.stats["log_evidence_lag"][:, -1]
+        return float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
+
+    def error(self, extra: float) -> float:
+        """The standard error with what is known of it from elsewhere, and with a lag that is larger than both.
+
+        The runs share a lag, so averaging over them does not reduce it. It counts also where it may be noise.
+        """
+        error, lag = math.hypot(self.pooled[1], extra), abs(self.lag[0])
+        return math.hypot(error, lag) if lag > error else error
+
+    @property
     def spread(self) -> float:
         """Standard deviation of the runs' log evidences, of those that found any mass."""
         found = self.log_evidence[np.isfinite(self.log_evidence)]
@@ -125,16 +139,14 @@ class Islands(NamedTuple):
 
     def result(self, betas: Any, extra_error: float, num_evaluations: Cost, status: Status, verdict: Verdict) -> Result:
         """All runs as one; `extra_error` is what is known of the error from elsewhere."""
-        log_evidence, standard_error = self.pooled
-        standard_error = float(np.hypot(standard_error, extra_error))
         total = {"ess", "num_ancestors"}
         stats: Any = {
             name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()
         }
         stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
         return Result(
-            log_evidence=np.asarray(log_evidence),
-            log_evidence_se=np.asarray(standard_error),
+            log_evidence=np.asarray(self.pooled[0]),
+            log_evidence_se=np.asarray(self.error(extra_error)),
             samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.samples),
             log_weights=self.log_weights.ravel(),
             betas=np.asarray(betas),

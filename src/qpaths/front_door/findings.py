@@ -81,10 +81,10 @@ def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
     """What no answer can be sound with, however the islands look."""
     found = []
     error = math.hypot(islands.pooled[1], extra_error)
-    lags = islands.stats["log_evidence_lag"][:, -1]
-    lag, noise = float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
+    lag, noise = islands.lag
     if abs(lag) - _LAG_NOISE * noise > error:
         found.append(Finding.LAG(lag=lag, error=error))
+    error = islands.error(extra_error)
     if not error <= _MOST_ERROR:
         found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))
     if islands.is_heavy:
