@@ -145,7 +145,7 @@ class _Ascent:
         """By how much values may differ that should be equal; the numbers have 32 or 64 bits."""
         finite = value[np.isfinite(value)]
         is_coarse = bool(finite.size) and bool((finite == finite.astype(np.float32)).all())
-        return 10 * np.finfo(np.float32 if is_coarse else float).eps * np.abs(self.value[rows])
+        return 10 * np.finfo(np.float32 if is_coarse else float).eps * np.maximum(np.abs(self.value[rows]), 1.0)
 
     def _aim(self, rows: Int[np.ndarray, " k"]) -> None:
         """New directions; along the gradient, a unit of the scale at first, where nothing is known of the curvature."""
