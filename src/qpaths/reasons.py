@@ -51,7 +51,7 @@ class Refusal(enum.StrEnum):
     SUBSPACE = "the particles lie in a subspace"
     SEVERAL_GROUPS = "the particles fall into several groups"
     HEAVY_TAILS = "the particles have heavy tails"
-    NO_GRADIENT = "there is no gradient to climb"
+    NO_GRADIENT = "there is no gradient to climb, and differences of values lead to no optimum that can be afforded"
     NO_OPTIMUM = "no ascent reached an optimum"
     AT_INFINITY = "the target rises toward infinity"
     HARD_BOUND = "the target ends at a hard bound"

@@ -26,6 +26,7 @@ class Recipe(eqx.Module):
         notes: What was chosen and why, as records; `str(note)` is the sentence.
         findings: What looks unreliable.
         num_evaluations: The cost of the pilots.
+        modes: All optima of the target that the pilots met, used or not: an answer without their mass is wrong.
 
     A recipe of parts that you chose yourself is not frozen: a kernel that is fitted during the run makes SMC slightly
     biased. See [Choosing q, schedule, kernel and reference](tutorials/choosing.md).
@@ -50,6 +51,7 @@ class Recipe(eqx.Module):
     notes: tuple[Remark, ...] = eqx.field(static=True, default=())
     findings: tuple[Remark, ...] = eqx.field(static=True, default=())
     num_evaluations: Cost = eqx.field(static=True, default=Cost())
+    modes: tuple[Any, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         yield from (self.path, self.schedule, self.kernel)

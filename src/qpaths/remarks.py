@@ -163,6 +163,15 @@ class Finding(Kind):
         "standard deviations): part of the target was reached too rarely; give a larger budget, or reparameterize the "
         "model"
     )
+    NOT_SEARCHED = (
+        "nothing has looked for further modes of the target: it has no gradient, and ascents by differences need a "
+        "smooth density and more evaluations; give `Density(..., gradient=...)`, or a larger budget"
+    )
+    UNCOVERED = (
+        "ascents found {num_modes} modes with {expected:.1%} of the mass, and {found:.1%} of the draws are there, so "
+        "the log evidence is at least {error:.2g} nats too small; give a larger budget, or a base that is closer to "
+        "all modes"
+    )
     MISSED_MODE = (
         "the draws miss a mode or an end of the target along {coordinate}: {expected:.1%} of the mass belongs there, "
         "and {found:.1%} of the draws are there; give a larger budget, or a base that is closer to all modes"

@@ -245,7 +245,7 @@ def curved_modes(x):
 
 
 def test_each_of_several_modes_gets_a_map_of_its_own():
-    choice = choose(curved_modes, 3, 6.0, max_cost=600_000.0)
+    choice = choose(curved_modes, 3, 6.0, num=1600, max_cost=1_200_000.0)
     first, *_, last = [attempt for attempt in choice.attempts if attempt.refusal is None]
     assert first.source is Source.ASCENTS
     assert last.source is Source.REFINED
@@ -271,9 +271,18 @@ def test_the_search_that_finds_more_mass_is_used():
     assert both._replace(pilot=longer).or_better(both).pilot is both.pilot  # as much mass: the shorter one
 
 
-def test_without_gradients_nothing_climbs():
+def test_without_gradients_ascents_climb_by_differences():
     choice = choose(two_modes, 3, 3.0, kernel=qp.RandomWalk(10))
+    assert choice.attempts[0].source is Source.ASCENTS
+    assert choice.attempts[0].refusal is None
+    np.testing.assert_allclose(choice.path.base.shares, [0.7, 0.3], atol=0.01)
+    assert choice.cost.target_gradient == 0
+
+
+def test_too_few_evaluations_for_differences_are_a_finding():
+    choice = choose(two_modes, 3, 3.0, kernel=qp.RandomWalk(2), num=100, max_cost=10_000.0)
     assert choice.attempts[0].refusal is Refusal.NO_GRADIENT
+    assert Finding.NOT_SEARCHED in [finding.kind for finding in choice.findings]
 
 
 def test_hard_bound_keeps_the_base():

@@ -27,6 +27,8 @@ _TOP, _PARTS = 0.05, (0.2, 0.1, 0.05, 0.02, 0.01, 0.005, 0.002)
 """Share of the draws in the set at which half of the chains start, and parts of that share beyond which they escape."""
 _CERTAIN = 1e-3
 """Probability of noise, of all sets together, below which moved draws are said to have drifted."""
+_MOST_AFTER, _NUM_PLACES = 1 - 1e-12, 8
+"""The largest share from which what is missing can be told, and ends of chains that are kept."""
 _SHORTER = (1.0, 0.3)
 """Factors of the step size, in turns: where scales differ from place to place a single one does not serve."""
 _SLOWEST = 0.8
@@ -72,11 +74,13 @@ class Drift(NamedTuple):
     """Share of the draws in it."""
     after: float = 0.0
     """Share of moved draws, as far as can be told."""
+    places: Float[np.ndarray, "n d"] | None = None
+    """Where moved draws ended with the largest ratios."""
 
     @property
     def error(self) -> float:
         """Nats by which the log evidence is too small if the mass outside of the set is right."""
-        return math.log1p(-self.before) - math.log1p(-min(self.after, 0.999))
+        return math.log1p(-self.before) - math.log1p(-min(self.after, _MOST_AFTER))
 
 
 def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None:
@@ -117,7 +121,11 @@ def continued(
     escape = escape_of(draws, chosen[:num_top], chains[:, :num_top])
     drift = drift_of(draws, chosen[num_top:], chains[:, num_top:])
     cost = kernel.start_cost(num_chains) + num_chains * num_moves * kernel.cost
-    return max(drift, escape, key=lambda one: one.error), cost
+    worst = max(drift, escape, key=lambda one: one.error)
+    if worst.error > 0:
+        highest = np.argsort(-chains[-1])[:_NUM_PLACES]
+        worst = worst._replace(places=np.asarray(evaluator.in_points(particles.position[highest], None)[0]))
+    return worst, cost
 
 
 def _ratios(evaluator: AbstractEvaluator, particles: Any) -> Line:

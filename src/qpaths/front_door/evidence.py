@@ -1,5 +1,6 @@
 """The log evidence of a model: pilots, islands, checks, verdict."""
 
+import dataclasses
 import os
 import time
 import warnings
@@ -10,7 +11,7 @@ import numpy as np
 
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
 from ..adapters.model import Model
-from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands, run_islands
+from ..algorithms.islands import NUM_ISLANDS, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, forgiving_in, has_gradient
 from ..evaluation import Layout, evaluator_of, spread_over, stream_for
@@ -18,6 +19,7 @@ from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..progress import Show, display
 from ..recipe import check_parts
+from ..references.known import distinct
 from ..remarks import Finding, Note, Remark, Stop
 from ..results import CollapsedError, Result, Status
 from ..tuning import tune_population
@@ -25,8 +27,6 @@ from ..verdict import Verdict
 from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
-from .checks import COST as CHECKS_COST
-from .checks import balance, drift_of_draws
 from .endpoints import (
     check_alone,
     check_not_on_simplex,
@@ -38,12 +38,14 @@ from .endpoints import (
     with_blind_ends,
     with_names,
 )
-from .findings import Checks, findings
+from .findings import findings
 from .inputs import pace, probe
 from .limits import Limits
-from .missed import missed_modes
+from .look import Checks, look
 from .sampler import coordinate_names
 
+_AGAIN_SHARE = 0.3
+"""Of the budget, what must be left for another search when the draws miss known modes."""
 _BLIND_STEPS = 10
 """Random-walk moves at each beta where there is no gradient."""
 
@@ -190,20 +192,28 @@ def evidence(
                 show("bounds on simulated data", None)
                 bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
                 chosen += (bounds,)
-            islands, spent, stopped = _run(state, limits, started, run_stream, file, show)
-        checks = Checks()
-        if kernel.with_slopes:
-            checks = checks._replace(balance=balance(evaluator, islands))
-            extra += CHECKS_COST
-        try:
-            left = limits.left(spent + extra, time.monotonic() - started)
-            drift, cost = drift_of_draws(state.recipe, islands, spent, left, check_stream.fold(2))
-            checks, extra = checks._replace(drift=drift), extra + cost
-            left = limits.left(spent + extra, time.monotonic() - started)
-            missed, num = missed_modes(evaluator, islands, spent.total, left, check_stream.fold(1))
-            checks, extra = checks._replace(missed=missed), extra + Cost(target=num)
-        except (KeyboardInterrupt, LostWorkersError):
-            stopped = limits.interrupted(spent, state.recipe.num_evaluations)
+            while True:
+                state, spent, stopped = _run(state, limits, started, run_stream, file, show)
+                assert state.islands is not None
+                try:
+                    checks, cost = look(evaluator, state, kernel, limits, spent + extra, started, check_stream)
+                    left = limits.left(spent + extra + cost, time.monotonic() - started)
+                    is_new = len(distinct(state.recipe.modes, checks.missing.modes)) > len(state.recipe.modes)
+                    if not (reference and is_new and left > _AGAIN_SHARE * limits.finite_budget):
+                        break
+                    show("pilots again, with the modes that the draws miss", None)
+                    modes = distinct(state.recipe.modes, checks.missing.modes)
+                    num = int(min(left, limits.finite_budget))
+                    recipe = tune_population(path, key=tune_stream, budget=num, kernel=kernel, known=modes)
+                except (KeyboardInterrupt, LostWorkersError):
+                    checks, cost = Checks(), Cost()
+                    stopped = limits.interrupted(spent, state.recipe.num_evaluations)
+                    break
+                pilots = spent + cost + recipe.num_evaluations
+                recipe = dataclasses.replace(recipe, num_evaluations=pilots)
+                state = CallState(recipe, None, state.num_batches)
+                file.write(state)
+            islands, extra = state.islands, extra + cost
     stopped = stopped.with_values(spent=(spent + extra).total)
     found = findings(islands, state.recipe, checks, coordinate_names(evaluator.layout))
     found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
@@ -250,8 +260,8 @@ def _check_gradients(kernel: AbstractKernel[Any], reasons: dict[str, str]) -> No
 
 def _run(
     state: CallState, limits: Limits, started: float, stream: Any, file: File, show: Show
-) -> tuple[Islands, Cost, Remark]:
-    """Batches of islands until a limit is met or Ctrl-C; also what was spent, and which limit it was."""
+) -> tuple[CallState, Cost, Remark]:
+    """Run batches of islands until a limit is met or Ctrl-C; return also what was spent, and which limit it was."""
     recipe, islands, num_batches = state
     pilots = recipe.num_evaluations
     # A call that goes on makes islands of the size that is there.
@@ -265,7 +275,7 @@ def _run(
             num = limits.num_islands(spent, island, elapsed, each)
             stopped = limits.stop(islands, spent, island, pilots, elapsed, num)
             if stopped is not None:
-                return islands, spent, stopped
+                return CallState(recipe, islands, num_batches), spent, stopped
         try:
             begun = time.monotonic()
             new = run_islands(recipe, num_particles, stream=stream.fold(num_batches), num=num)
@@ -280,7 +290,7 @@ def _run(
                 raise
             if isinstance(error, LostWorkersError):
                 warnings.warn(f"evidence: {error} This is what the finished islands say.", stacklevel=3)
-            return islands, spent, limits.interrupted(spent, pilots)
+            return CallState(recipe, islands, num_batches), spent, limits.interrupted(spent, pilots)
 
 
 def _rate(cost: Cost, seconds: float) -> str:

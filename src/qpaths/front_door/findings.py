@@ -1,17 +1,14 @@
 """What looks unreliable in the islands of a run."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
-from ..algorithms.continued import Drift
 from ..algorithms.islands import FEW_SURVIVE, Islands
 from ..numerics import log_ess
 from ..recipe import Recipe
 from ..remarks import Finding, Note, Refusal, Remark
-from .checks import Balance
-from .missed import Missed
+from .look import Checks
 from .sampler import listed
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
@@ -24,22 +21,9 @@ _MOST_ERROR, _FEWEST = 0.5, 100
 """A standard error, also of a single island, and an effective sample size beyond which no answer is called sound."""
 
 
-class Checks(NamedTuple):
-    """What checks of the draws of a run have shown."""
-
-    balance: Balance = Balance()
-    missed: Missed = Missed()
-    drift: Drift = Drift()
-
-    @property
-    def error(self) -> float:
-        """What they add to the standard error."""
-        return math.hypot(self.balance.error, self.missed.error, self.drift.error)
-
-
 def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str]) -> list[Remark]:
     """All findings about a run with a recipe, those of its pilots included; `names` are those of the coordinates."""
-    balance, missed, drift = checks
+    balance, missed, drift, missing = checks
     found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, checks.error)]
     if balance.imbalance > 0:
         found.append(Finding.SCORES(imbalance=balance.imbalance))
@@ -49,7 +33,11 @@ def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str])
     if balance.discrepancy > 0:
         found.append(Finding.STEIN(discrepancy=balance.discrepancy))
     if missed.error > 0:
-        found.append(Finding.MISSED_MODE(**missed._asdict()))
+        numbers = {"expected": missed.expected, "found": missed.found, "error": missed.error}
+        found.append(Finding.MISSED_MODE(coordinate=missed.coordinate, **numbers))
+    if missing.modes:
+        numbers = {"expected": missing.expected, "found": missing.found, "error": missing.error}
+        found.append(Finding.UNCOVERED(num_modes=len(missing.modes), **numbers))
     if drift.error > 0:
         found.append(Finding.DRIFT(before=drift.before, after=drift.after, error=drift.error))
     betas = islands.stats["beta"][0]

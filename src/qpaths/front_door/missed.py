@@ -27,6 +27,9 @@ _NARROW, _COARSE = 0.5, 0.05
 """Nats by which a draw is above its scan where the points do not resolve a peak, and the share of a mass that they are
 off by at most where they do."""
 
+_MOST_EXPECTED, _NUM_STARTS = 1 - 1e-12, 8
+"""Largest share from which what is missing can be told, and points of a missed mode from which ascents start."""
+
 Matrix = Float[np.ndarray, "_ d"]
 Line = Float[np.ndarray, " _"]
 Scans = Float[np.ndarray, "_ g"]
@@ -39,7 +42,9 @@ class Missed(NamedTuple):
     expected: float = 0.0
     found: float = 0.0
     error: float = 0.0
-    """Mass that is missing from all such modes: by so much the log evidence is off, at least."""
+    """Nats by which the log evidence is too small, of all such modes."""
+    starts: Matrix | None = None
+    """Points in the mode, from which an ascent leads to its optimum."""
 
 
 def missed_modes(
@@ -89,8 +94,15 @@ def missed_modes(
         )
         for k, j in enumerate(suspects)
     ]
-    worst = max(found, key=lambda one: one.error)
-    return worst._replace(error=sum(one.error for one in found)), num
+    worst = max(range(len(found)), key=lambda k: found[k][0].error)
+    missed, stretch = found[worst]
+    if stretch is not None:
+        starts = through[:_NUM_STARTS].copy()
+        inside = slice(stretch.start, stretch.stop + 1)
+        highest = np.argmax(values[:_NUM_STARTS, worst, inside], axis=1)
+        starts[:, suspects[worst]] = points[suspects[worst]][inside][highest]
+        missed = missed._replace(starts=starts)
+    return missed._replace(error=sum(one.error for one, _ in found)), num
 
 
 def _is_suspect(scans: Scans, points: Line, ends: Line) -> bool:
@@ -117,12 +129,13 @@ def _unseen(values: Scans, points: Line, places: Line, own: Line) -> Line:
 
 def _missed(
     coordinate: str, scans: Scans, points: Line, ends: Line, own: Line, weights: Line, effective: float, stuck: Line
-) -> Missed:
-    """The mode or end of one coordinate of which most is missing beyond noise.
+) -> tuple[Missed, slice | None]:
+    """Return the mode or end of one coordinate of which most is missing beyond noise, and the stretch that it is.
 
-    Draws that are `stuck` at some place, where this is a number, count as staying there.
+    Draws that are `stuck` at some place, where this is a number, count as staying there. If the draws outside of the
+    stretch have their mass, the evidence is too small by `(1 - found) / (1 - expected)`.
     """
-    worst, each = Missed(), masses(scans, points)
+    worst, where, each = Missed(), None, masses(scans, points)
     borders = np.concatenate([[-np.inf], points[1:-1], [np.inf]])
     stretches = modes(logsumexp(scans, axis=0), points, _LEAST)
     for stretch in (*stretches, *_beyond(points, ends)):
@@ -133,10 +146,11 @@ def _missed(
         found = float(np.sum(weights[(own >= first) & (own < last)]))
         share = max(expected * (1 - expected), 1 / effective)
         noise = np.hypot(np.std(shares, ddof=1) / len(shares) ** 0.5, (share / effective) ** 0.5)
-        beyond = max(_BEYOND_NOISE * noise, _LEAST, _COARSE * expected, worst.error)
+        beyond = max(_BEYOND_NOISE * noise, _LEAST, _COARSE * expected, worst.expected - worst.found)
         if is_resolved(np.sum(mass, axis=0)) and expected - found > beyond:
-            worst = Missed(coordinate, expected, found, expected - found)
-    return worst
+            error = float(np.log1p(-found) - np.log1p(-min(expected, _MOST_EXPECTED)))
+            worst, where = Missed(coordinate, expected, found, error), stretch
+    return worst, where
 
 
 def _quantiles(own: Line, weights: Line) -> Line:

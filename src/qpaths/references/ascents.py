@@ -12,9 +12,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet, softmax
-from ..evaluation import AbstractEvaluator
 from ..remarks import Refusal
-from .climb import Climbed, End, Scale, Starts, climb, joined, minus_hessians
+from .climb import Climbable, Climbed, End, Scale, Starts, climb, joined, minus_hessians
 from .components import Component
 from .maps import TriangularMap
 
@@ -27,8 +26,12 @@ _SAME = 0.3
 """Distance of two ends of ascents, in the scale of the target, below which they are the same mode."""
 _NEAR = 0.03
 """Distance of two points, in the same scale, between which curvature does not change."""
+_STARTS_PER_MODE = 6
+"""Ascents for each mode that they find, from which on another one as large as these is hardly unseen (exp(-6))."""
 _UNSEEN = 0.1
 """Share of the ascents whose modes no other found (of all starts, it estimates the share that leads to unseen ones)."""
+_MOST_KEPT, _KEPT_SHARE = 16, 0.25
+"""Optima of which the mass is found if there are too many for a reference, and the share of the gradients for this."""
 _LOST = 0.25
 """Share of the ascents from draws of the target that may lead to no optimum."""
 _FLATTEST = 1e-4
@@ -66,6 +69,13 @@ class Ascents(NamedTuple):
     modes: tuple[Mode, ...]
     refusal: Refusal | None
     num_gradients: int
+    dropped: tuple[Mode, ...] = ()
+    """Optima that are not used as modes. Their mass is known all the same, and an answer without it is wrong."""
+
+    @property
+    def known(self) -> tuple[Mode, ...]:
+        """All optima, used or not."""
+        return (*self.modes, *self.dropped)
 
     @property
     def components(self) -> tuple[tuple[Component, ...], Float[np.ndarray, " k"]]:
@@ -73,18 +83,28 @@ class Ascents(NamedTuple):
         masses = np.array([mode.log_mass for mode in self.modes])
         order = np.argsort(-masses)
         order = order[softmax(masses)[order] > _SMALLEST_SHARE]
-        components = [_component(self.modes[i]) for i in order]
+        components = [component_at(self.modes[i]) for i in order]
         return tuple(components), softmax(masses[order])
 
 
-def _component(mode: Mode) -> Component:
+def modes_at(evaluator: Climbable, starts: Starts, spread: Float[np.ndarray, " d"], max_gradients: int) -> Ascents:
+    """Climb from some points and return the optima that are reached, with their curvature."""
+    search = _Search(evaluator, max_gradients)
+    with one_thread(), quiet():
+        climbed = search.climb(starts, spread)
+        chosen, counts = _distinct(climbed, spread)
+        return Ascents(search.optima(climbed, chosen, counts, spread), None, search.num_gradients)
+
+
+def component_at(mode: Mode) -> Component:
+    """Return the Student-t distribution with the curvature of a mode."""
     df = max(_LIGHTEST, float(len(mode.position)))
     if mode.precision.ndim == 1:
         return Component(df, TriangularMap.diagonal(mode.position, np.sqrt((df - 2) / df / mode.precision)))
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 
-def find_modes(evaluator: AbstractEvaluator, stream: Any, max_gradients: int) -> Ascents:
+def find_modes(evaluator: Climbable, stream: Any, max_gradients: int) -> Ascents:
     """Climb the target from draws of the base, and look at the curvature where the ascents end."""
     search = _Search(evaluator, max_gradients)
     drawn = np.asarray(evaluator.draw(stream, NUM_STARTS[-1]), float)
@@ -94,7 +114,7 @@ def find_modes(evaluator: AbstractEvaluator, stream: Any, max_gradients: int) ->
         return search.run(drawn, spread)
 
 
-def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts, *, by_mass: bool) -> Ascents:
+def with_more_modes(evaluator: Climbable, known: Ascents, draws: Starts, *, by_mass: bool) -> Ascents:
     """The known modes, and those to which ascents from further points lead.
 
     Draws of the target fall into the modes `by_mass`. So if none of n leads to an unknown mode, unknown ones have about
@@ -104,7 +124,7 @@ def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts,
     spread = np.maximum(np.std(draws, axis=0), 1e-12)
     with one_thread(), quiet():
         scale = _root_of_inverse(known.modes[0].precision, spread)
-        climbed = search._climb(np.asarray(draws, float), scale)
+        climbed = search.climb(np.asarray(draws, float), scale)
         at_top = climbed.end == End.CONVERGED
         away = [climbed.position - mode.position for mode in known.modes]
         apart = [
@@ -115,7 +135,8 @@ def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts,
             return Ascents((), Refusal.NECK, search.num_gradients)
         found, counts = _distinct(climbed._replace(end=np.where(new, End.CONVERGED, End.FAILED)), scale)
         if by_mass and np.sum(counts == 1) > _UNSEEN * len(draws):
-            return Ascents((), Refusal.MANY_MODES, search.num_gradients)
+            dropped = search.optima(climbed, found, counts, spread)
+            return Ascents((), Refusal.MANY_MODES, search.num_gradients, dropped)
         more = search._with_curvature(climbed, found, spread, max(mode.value for mode in known.modes))
     if more.refusal is not None:
         return more
@@ -123,7 +144,7 @@ def with_more_modes(evaluator: AbstractEvaluator, known: Ascents, draws: Starts,
 
 
 class _Search:
-    def __init__(self, evaluator: AbstractEvaluator, max_gradients: int):
+    def __init__(self, evaluator: Climbable, max_gradients: int):
         self.evaluator, self.max_gradients = evaluator, max_gradients
         self.num_gradients = 0
         self.known: tuple[Any, Any] | None = None
@@ -142,15 +163,30 @@ class _Search:
             done = num
             chosen, counts = _distinct(joined(tops), scale)
             num_alone = int(np.sum(counts == 1))
-            if num_alone == 0 or len(chosen) == 1 or self.num_gradients * 4 > self.max_gradients:
+            is_enough = len(chosen) == 1 or (num_alone == 0 and counts.sum() >= _STARTS_PER_MODE * len(chosen))
+            if is_enough or self.num_gradients * 4 > self.max_gradients:
                 break
         if len(chosen) > 1 and num_alone > _UNSEEN * counts.sum():
-            return Ascents((), Refusal.MANY_MODES, self.num_gradients)
+            dropped = self.optima(joined(tops), chosen, counts, spread)
+            return Ascents((), Refusal.MANY_MODES, self.num_gradients, dropped)
         return self._with_curvature(joined(tops), chosen, spread)
+
+    def optima(self, tops: Climbed, chosen: list[int], counts: Any, spread: Any) -> tuple[Mode, ...]:
+        """Return the highest ends of ascents, and those that most ascents came to, with their curvature."""
+        affordable = int(_KEPT_SHARE * self.max_gradients / (2 * len(spread)))
+        most = min(len(chosen), max(affordable, 2), _MOST_KEPT)
+        by_count = np.argsort(-counts, kind="stable")[: most // 4]
+        kept = sorted({*range(most), *map(int, by_count)})
+        modes = []
+        for i in (chosen[number] for number in kept):
+            precision = self._precision(tops.position[i], spread)
+            if np.isfinite(precision).all() and _is_curved(precision, spread):
+                modes.append(Mode(tops.position[i], float(tops.value[i]), precision))
+        return tuple(modes)
 
     def _converge(self, starts: Starts, scale: Scale, spread: Any) -> tuple[Climbed, Scale, Refusal | None]:
         """Climb, look at the curvature of the best, and climb on in its coordinates until nothing more is gained."""
-        climbed = self._climb(starts, scale)
+        climbed = self.climb(starts, scale)
         for number in range(_MAX_CURVATURES):
             refusal = _refusal(climbed)
             if refusal is not None:
@@ -163,7 +199,7 @@ class _Search:
                 return climbed, scale, Refusal.HARD_BOUND
             scale = _root_of_inverse(precision, spread)
             usable = climbed.end <= End.CONVERGED
-            climbed = self._climb(climbed.position[usable], scale)
+            climbed = self.climb(climbed.position[usable], scale)
             if self.num_gradients > self.max_gradients:
                 break
         return (
@@ -172,7 +208,7 @@ class _Search:
             _refusal(climbed) or (None if (climbed.end == End.CONVERGED).any() else Refusal.NO_OPTIMUM),
         )
 
-    def _climb(self, starts: Starts, scale: Scale) -> Climbed:
+    def climb(self, starts: Starts, scale: Scale) -> Climbed:
         climbed = climb(self._gradient, starts, scale, _MAX_ROUNDS, _GAIN)
         self.num_gradients += climbed.num_evaluations
         return climbed

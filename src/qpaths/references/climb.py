@@ -6,12 +6,15 @@ Every start has its own history and its own step, and each round evaluates all t
 
 import enum
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..arrays import quiet
+from ..evaluation import AbstractEvaluator, Layout, Particles
+from ..paths.base import EndpointSlopes
 
 Starts = Float[np.ndarray, "s d"]
 Values = Float[np.ndarray, " s"]
@@ -25,8 +28,52 @@ _ENOUGH = 1e-4
 _MOST_HALVINGS = 25
 _MOST_OUTSIDE = 20
 """Trial steps into `-inf` after which an ascent is at a hard bound."""
+_NUM_FOR_STEPS = 128
+"""Draws of the base that say how long the steps of differences are."""
 _FARTHEST = 1e5
 """Units of scale from the start at which an ascent is on its way to infinity."""
+
+
+@runtime_checkable
+class Climbable(Protocol):
+    """The part of an evaluator that ascents use."""
+
+    layout: Layout
+
+    def draw(self, stream: Any, num: int) -> Any: ...
+
+    def waypoints(self, positions: Any) -> Any: ...
+
+
+class ByDifferences:
+    """An evaluator of a target without gradients: they are central differences, for `2 d + 1` values each.
+
+    They suit smooth densities. Where a density has steps or noise, ascents end nowhere, and say so.
+    """
+
+    def __init__(self, evaluator: AbstractEvaluator, stream: Any):
+        self.evaluator, self.layout, self.draw = evaluator, evaluator.layout, evaluator.draw
+        drawn = np.asarray(evaluator.draw(stream, _NUM_FOR_STEPS), float)
+        low, high = np.quantile(drawn, [0.25, 0.75], axis=0)
+        relative = float(np.finfo(evaluator.layout.dtype).eps) ** (1 / 3)
+        self.steps = relative * np.maximum(high - low, 1e-8 * np.maximum(1.0, np.abs(low) + np.abs(high)))
+
+    @property
+    def values_each(self) -> int:
+        """Return the number of values that one gradient takes."""
+        return 2 * len(self.steps) + 1
+
+    @quiet()
+    def waypoints(self, positions: Starts) -> Particles:
+        """Return the target and its differences at some rows."""
+        num, dimension = positions.shape
+        offsets = np.concatenate([np.zeros((1, dimension)), np.diag(self.steps), -np.diag(self.steps)])
+        around = (np.asarray(positions, float)[:, None] + offsets).reshape(-1, dimension)
+        found = self.evaluator.values(around)
+        values = np.asarray(found.log_target, float).reshape(num, -1)
+        ahead, behind = np.split(values[:, 1:], 2, axis=1)
+        features = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(num, -1)[:, 0], found)
+        return Particles(positions, features, EndpointSlopes(None, (ahead - behind) / (2 * self.steps), None))
 
 
 class End(enum.IntEnum):

@@ -10,12 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from ..cost import Cost
+from ..evaluation import evaluator_of
 from ..kernels import AbstractKernel
-from ..paths import AbstractPath
-from ..references.ascents import Ascents, find_modes, with_more_modes
+from ..numerics import log_ess
+from ..paths import AbstractPath, GeometricPath
+from ..references.ascents import Ascents, Mode, find_modes, with_more_modes
 from ..references.components import Component
 from ..references.conditional import ROTATED, conditional_design
 from ..references.fitting import has_groups
+from ..references.known import Sample, missing_mass
 from ..references.reference import least_covered
 from ..references.shapes import fit_shapes, num_shaped
 from ..references.wells import fit_wells, num_scanned
@@ -23,7 +27,7 @@ from ..remarks import Check, Refusal, Source
 from .choices import Attempt, Choice, can_map, from_base, is_fitted, less_mass
 from .fits import NUM_OF_BASE, drivers_of, fit_each, fit_to_pilot, map_of_base
 from .pilot import Pilot
-from .trials import SHORT, TRIAL_PARTICLES, Found, Trials
+from .trials import FEWEST_DIFFERENCES, SHORT, TRIAL_PARTICLES, Found, Trials, climbable
 from .weighted import ENOUGH, GOOD, POOREST, weighted_fit, weights_alone
 
 _SHORT_CURVED, _NUM_WEIGHTED, _FINE = 0.2, 1024, 0.8
@@ -46,10 +50,34 @@ _DRIVER_SHARE, _SCAN_SHARE = 0.3, 0.4
 
 
 def choose_start(
-    path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
+    path: AbstractPath[Any],
+    kernel: AbstractKernel[Any],
+    num_particles: int,
+    stream: Any,
+    max_cost: float,
+    known: tuple[Mode, ...] = (),
 ) -> Choice:
-    """The path from the best candidate, found in pilots of `num_particles` particles for at most about `max_cost`."""
-    return _Search(path, kernel, num_particles, stream, max_cost).run()
+    """Choose the path from the best candidate, in pilots of `num_particles` particles for at most about `max_cost`.
+
+    A reference with the `known` modes of the target is tried first.
+    """
+    search = _Search(path, kernel, num_particles, stream, max_cost)
+    search.known = known
+    return search.run()
+
+
+def modes_of_target(
+    path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, max_cost: float
+) -> tuple[Ascents, Cost]:
+    """Return the optima of the target, for a run from a base that is kept, and the cost."""
+    draw, climb = stream.split(2)
+    evaluator = evaluator_of(GeometricPath(path.base, path.target), draw, with_slopes=kernel.with_slopes)
+    source, each = climbable(evaluator, kernel, draw)
+    most = int(max_cost / each.total)
+    if most < FEWEST_DIFFERENCES:
+        return Ascents((), Refusal.NO_GRADIENT, 0), Cost()
+    ascents = find_modes(source, climb, most)
+    return ascents, ascents.num_gradients * each
 
 
 class _Search(Trials):
@@ -65,7 +93,7 @@ class _Search(Trials):
         """A run from the base that was made already."""
 
     def run(self) -> Choice:
-        found = self._by_ascents()
+        found = self._by_known() or self._by_ascents()
         if found is not None:
             path, pilot = self._refined(*found)
         else:
@@ -75,18 +103,42 @@ class _Search(Trials):
                 if self.settled:
                     break
                 path, pilot = step(path, pilot)
-        path, pilot = self._shaped(path, pilot)
-        return Choice(path, pilot, tuple(self.attempts), self.check, self.spent)
+        path, pilot = self._shaped(*self._with_known(path, pilot))
+        return Choice(path, pilot, tuple(self.attempts), self.check, self.spent, known=self.known)
+
+    def _by_known(self) -> Found | None:
+        """Return the path from the modes that an earlier run met."""
+        if not self.known:
+            return None
+        return self.attempt(Source.ASCENTS, *Ascents(self.known, None, 0).components)
+
+    def _with_known(self, path: AbstractPath[Any], pilot: Pilot) -> Found:
+        """Return the path from all known optima if the draws miss the mass around some of them, and it finds more."""
+        rows = np.asarray(pilot.draws[0])
+        before, after = self.stream.fold(700).split(2)
+        log_weights = np.asarray(pilot.state.log_weights, float)
+        effective = float(np.exp(log_ess(log_weights)))
+        sample = Sample.of(rows, log_weights, effective, pilot.mass[0] if pilot.reached else -np.inf, before)
+        missing, num = missing_mass(self.evaluator, self.known, sample, after)
+        self.spend_values(num)
+        if not missing.modes:
+            return path, pilot
+        found = self._by_known()
+        if found is None or less_mass(pilot, found[1]) is not None:
+            return path, pilot
+        return self._refined(*found)
 
     def _by_ascents(self) -> Found | None:
         """The path from the modes that ascents find, where its pilot arrives and nothing contradicts it."""
-        if not self.kernel.with_slopes:
+        most = int(_ASCENT_SHARE * self.max_cost / self.cost_of_gradient.total)
+        if not self.kernel.with_slopes and most < FEWEST_DIFFERENCES:
             self.attempts.append(Attempt(Source.ASCENTS, Refusal.NO_GRADIENT))
             return None
-        ascents = find_modes(self.evaluator, self.stream.fold(100), int(_ASCENT_SHARE * self.max_cost / 2))
-        self.spend_gradients(ascents.num_gradients)
+        ascents = self.climbed(find_modes(self.climbable, self.stream.fold(100), most))
         if ascents.refusal is not None:
-            self.attempts.append(Attempt(Source.ASCENTS, ascents.refusal))
+            led_nowhere = not self.kernel.with_slopes and ascents.refusal in (Refusal.NO_OPTIMUM, Refusal.FLAT)
+            refusal = Refusal.NO_GRADIENT if led_nowhere else ascents.refusal
+            self.attempts.append(Attempt(Source.ASCENTS, refusal))
             return None
         found = self.attempt(Source.ASCENTS, *ascents.components)
         if found is None:
@@ -94,8 +146,7 @@ class _Search(Trials):
         reference: Any = found[0].base
         positions, num = least_covered(reference, self.evaluator, self.stream.fold(101))
         self.spend_values(num)
-        more = with_more_modes(self.evaluator, ascents, positions, by_mass=False)
-        self.spend_gradients(more.num_gradients)
+        more = self.climbed(with_more_modes(self.climbable, ascents, positions, by_mass=False))
         if len(more.modes) > len(ascents.modes):
             self.refuse(Refusal.MISSED_MODES)
             ascents, found = more, self.attempt(Source.ASCENTS, *more.components)
@@ -111,8 +162,7 @@ class _Search(Trials):
         if not first.reached:
             self.check = Check.NOT_REACHED
             return found
-        more = with_more_modes(self.evaluator, ascents, first.draws[0], by_mass=True)
-        self.spend_gradients(more.num_gradients)
+        more = self.climbed(with_more_modes(self.climbable, ascents, first.draws[0], by_mass=True))
         if more.refusal is not None:
             self.refuse(more.refusal)
             return None

@@ -9,7 +9,9 @@ import numpy as np
 from ..cost import Cost
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
+from ..references.ascents import Mode
 from ..references.coordinates import MappedEvaluator
+from ..references.known import distinct
 from ..references.reference import Reference
 from ..remarks import Check, Finding, Note, Refusal, Remark, Shape, Source
 from .pilot import Pilot
@@ -18,6 +20,8 @@ BASE_SHARE = 0.05
 """Of the base in a reference."""
 _MOST_SHIFTED, _WIDEST = 4.0, 5.0
 """Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
+SCANNED = 2
+"""Dimensions in which scans along each coordinate, through draws, and the draws themselves show all modes."""
 _TRUSTED = 1.0
 """Length of a path from which weights show what is missing, whatever another search has found."""
 
@@ -44,6 +48,8 @@ class Choice(NamedTuple):
     cost: Cost
     disagreement: float = 0.0
     """Nats by which the mass that two searches found differs beyond noise."""
+    known: tuple[Mode, ...] = ()
+    """All optima that were met, used or not."""
 
     def or_better(self, other: "Choice") -> "Choice":
         """The one of two choices that finds more mass, or else the one with the shorter path."""
@@ -55,12 +61,18 @@ class Choice(NamedTuple):
         else:
             better = min(self, other, key=lambda one: one.pilot.barrier)
         apart = abs(self.pilot.mass[0] - other.pilot.mass[0]) if any(lost) else 0.0
-        return better._replace(disagreement=apart if better.pilot.barrier > _TRUSTED else 0.0)
+        known = distinct(self.known, other.known)
+        return better._replace(disagreement=apart if better.pilot.barrier > _TRUSTED else 0.0, known=known)
 
     @property
     def used(self) -> Attempt:
         """The last candidate that was not refused."""
         return next(attempt for attempt in reversed(self.attempts) if attempt.refusal is None)
+
+    @property
+    def ascents(self) -> list[Attempt]:
+        """All candidates that ascents led to."""
+        return [one for one in self.attempts if one.source is Source.ASCENTS]
 
     @property
     def notes(self) -> tuple[Remark, ...]:
@@ -85,6 +97,9 @@ class Choice(NamedTuple):
             found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
         if self.disagreement > 0:
             found.append(Finding.ROUTES(apart=self.disagreement))
+        dimension = self.pilot.state.particles.position.shape[1]
+        if dimension > SCANNED and all(one.refusal is Refusal.NO_GRADIENT for one in self.ascents):
+            found.append(Finding.NOT_SEARCHED())
         return tuple(found)
 
 

@@ -11,9 +11,11 @@ from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
-from ..remarks import Finding, Note, Remark
+from ..references.ascents import Mode
+from ..remarks import Finding, Note, Refusal, Remark
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from .candidates import choose_start
+from .candidates import choose_start, modes_of_target
+from .choices import SCANNED
 from .compare import DELTAS, compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
 from .weighted import ENOUGH, weights_alone
@@ -23,6 +25,8 @@ PILOT_SHARE = 0.25
 _HARD, _AGAIN_SHARE = 2.5, 0.35
 """Length of a path after which another search with more particles is worth more than islands, and its share of the
 budget."""
+_CLIMB_SHARE = 0.25
+"""Of what is left for pilots, for ascents that look for modes where the base is kept."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
 _ENOUGH_PARTICLES, _CHECKS_SHARE = 16384, 0.13
@@ -60,6 +64,7 @@ def tune_population(
     budget: int = 1_000_000,
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
+    known: tuple[Mode, ...] = (),
 ) -> Recipe:
     """Choose reference, q, schedule and kernel for a population. `qpaths.tune` calls it.
 
@@ -78,6 +83,7 @@ def tune_population(
         budget: Evaluations of the pilots and of the run that will follow; a gradient counts as two.
         kernel: The kind of kernel; HMC by default, a random walk without gradients.
         reference: False keeps the base.
+        known: Optima of the target that are known already. A reference with all of them is tried first.
 
     Returns:
         A `Recipe` with everything frozen. [What it does](evidence.md#what-it-does) has the details. A mode that no
@@ -102,19 +108,24 @@ def tune_population(
     notes: list[Remark] = []
     findings: tuple[Remark, ...] = ()
     if reference:
-        choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left))
+        choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left), known)
         allowance.spend(choice.cost)
         if choice.pilot.barrier > _HARD or not choice.pilot.reached:
             allowance.left += int(_AGAIN_SHARE * budget)
-            again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left))
+            again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left), known)
             allowance.spend(again.cost)
             choice = choice.or_better(again)
         path, pilot = choice.path, choice.pilot
-        notes, findings = list(choice.notes), choice.findings
+        notes, findings, modes = list(choice.notes), choice.findings, choice.known
     else:
         max_cost = float(allowance.left)
         pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
         allowance.spend(pilot.cost)
+        climbed, cost = modes_of_target(path, kernel, streams[3], _CLIMB_SHARE * allowance.left)
+        allowance.spend(cost)
+        modes = climbed.known
+        if climbed.refusal is Refusal.NO_GRADIENT and pilot.state.particles.position.shape[1] > SCANNED:
+            findings += (Finding.NOT_SEARCHED(),)
     if not pilot.reached:
         findings += (Finding.PILOT_FELL_SHORT(cost=pilot.cost.total),)
     elif pilot.barrier > _LONG:
@@ -134,7 +145,8 @@ def tune_population(
         betas = np.unique(respace(betas, pilot.lengths, 1 + num_steps))  # two may be one, next to beta = 1
     if betas.size > 2:
         notes.append(Note.EQUAL_STEPS(num=int(betas.size), length=pilot.barrier))
-    return Recipe(path, FixedSchedule(betas), pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent)
+    schedule = FixedSchedule(betas)
+    return Recipe(path, schedule, pilot.kernel, pilot.barrier, tuple(notes), findings, allowance.spent, modes)
 
 
 def _fewest_steps(barrier: float) -> int:

@@ -8,6 +8,7 @@ from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
+from ..references.ascents import Mode
 from ..references.components import Component, Wells
 from ..references.composed import AnyMap, ComposedMap
 from ..references.drivers import Modulation
@@ -39,6 +40,7 @@ def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
         "betas": recipe.betas,
         "kernel": recipe.kernel.arrays,
         "delta": getattr(recipe.path, "delta", None),
+        "modes": [mode._asdict() for mode in recipe.modes],
         "reference": None if reference is None else _reference_arrays(reference),
     }
     return notes, arrays
@@ -60,6 +62,7 @@ def from_tree(
         tuple(map(Remark.from_dict, notes["notes"])),
         tuple(map(Remark.from_dict, notes["findings"])),
         Cost(**notes["num_evaluations"]),
+        tuple(Mode(one["position"], float(one["value"]), one["precision"]) for one in arrays["modes"]),
     )
 
 

@@ -6,11 +6,14 @@ from typing import Any
 import numpy as np
 
 from ..cost import Cost
-from ..evaluation import evaluator_of
+from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
+from ..references.ascents import Ascents, Mode
 from ..references.blocks import Blocks
+from ..references.climb import ByDifferences, Climbable
 from ..references.components import Component
+from ..references.known import distinct
 from ..references.reference import Reference, share_lost, share_outside
 from ..remarks import Refusal, Shape, Source
 from ..schedules import AdaptiveSchedule
@@ -41,6 +44,20 @@ Found = tuple[AbstractPath[Any], Pilot]
 """A path and its pilot."""
 
 
+TYPICAL_GRADIENTS = 30
+"""Gradients that one ascent takes."""
+FEWEST_DIFFERENCES = 16 * TYPICAL_GRADIENTS
+"""Gradients by differences without which ascents do not arrive."""
+
+
+def climbable(evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], stream: Any) -> tuple[Climbable, Cost]:
+    """Return an evaluator for ascents, by differences where the kernel has no gradients, and the cost of a gradient."""
+    if kernel.with_slopes:
+        return evaluator, Cost.gradients(1)
+    differences = ByDifferences(evaluator, stream)
+    return differences, Cost(target=differences.values_each)
+
+
 class Trials:
     """Pilots of `num_particles` particles from candidates, for at most about `max_cost` evaluations in all."""
 
@@ -55,6 +72,9 @@ class Trials:
         self.num_pilots = 0
         self.neck: Found | None = None
         """What ascents found where the draws spread far more than the curvature says."""
+        self.known: tuple[Mode, ...] = ()
+        """All optima that were met, used or not."""
+        self.climbable, self.cost_of_gradient = climbable(self.evaluator, kernel, stream.fold(102))
         self.looked_for_blocks = False
         self.found_blocks: Blocks | None = None
 
@@ -64,6 +84,12 @@ class Trials:
 
     def spend_gradients(self, num: int) -> None:
         self.spent += Cost.gradients(num)
+
+    def climbed(self, ascents: Ascents) -> Ascents:
+        """Count what ascents have cost, and keep the optima that they met."""
+        self.known = distinct(self.known, ascents.known)
+        self.spent += ascents.num_gradients * self.cost_of_gradient
+        return ascents
 
     def spend_values(self, num: int) -> None:
         self.spent += Cost(target=num)
