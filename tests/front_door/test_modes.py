@@ -29,18 +29,15 @@ def two_modes_blind(dimension, budget, step=False):
     With `step` the log likelihood is rounded, so that differences say nothing.
     """
 
-    def log_likelihood(x):
-        value = np.logaddexp(*(-2.0 * np.sum((x - side) ** 2) for side in (1.5, -1.5)))
-        return float(np.floor(value) if step else value)
+    def log_prior(rows):
+        return -0.5 * np.sum(rows**2, axis=1) / 9 - 0.5 * dimension * np.log(2 * np.pi * 9)
 
-    result = qp.evidence(
-        log_prior=lambda x: float(-0.5 * np.sum(x**2) / 9 - 0.5 * dimension * np.log(2 * np.pi * 9)),
-        log_likelihood=log_likelihood,
-        sample_prior=lambda generator: 3 * generator.normal(size=dimension),
-        backend="numpy",
-        budget=budget,
-        key=KEY,
-    )
+    def log_joint(rows):
+        value = np.logaddexp(*(-2.0 * np.sum((rows - side) ** 2, axis=1) for side in (1.5, -1.5)))
+        return log_prior(rows) + (np.floor(value) if step else value)
+
+    base = qp.Density(log_prior, lambda generator: 3 * generator.normal(size=dimension), backend="numpy", batched=True)
+    result = qp.evidence(base, qp.Density(log_joint, backend="numpy", batched=True), budget=budget, key=KEY)
     exact = np.log(2) + dimension * (-0.5 * np.log(9.25 / 0.25) - 0.5 * 1.5**2 / 9.25)
     return result, exact
 
