@@ -11,7 +11,7 @@ demo: $(VENV)/.dev
 	$(BIN)/qpaths demo
 
 test: $(VENV)/.dev
-	$(BIN)/pytest -n auto
+	$(BIN)/pytest -n auto --dist loadscope
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -51,7 +51,7 @@ benchmark: $(VENV)/.dev
 	$(BIN)/python benchmarks/interpolate.py
 
 clean:
-	rm -rf $(VENV) site .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) .jax_cache site .mypy_cache .pytest_cache .ruff_cache
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qpaths needs Python 3.11 or newer: make PYTHON=...")'

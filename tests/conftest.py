@@ -8,6 +8,10 @@ from pathlib import Path
 # Nearly all the time of the tests is compilation of programs that run for milliseconds. `XLA_FLAGS= make test` runs
 # them with the compiler's usual optimizations, which take twice as long.
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false")
+# What is compiled once is kept for the other workers, for subprocesses, and for the next run. `make clean` deletes it.
+os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).parents[1] / ".jax_cache"))
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import pytest
@@ -44,12 +48,10 @@ SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
-    """Forget compiled programs before they use up the memory maps that Linux grants a process (65,530 as a rule)."""
+    """Forget compiled programs after each module: a worker would grow by gigabytes, and the cache on disk has them."""
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
-        jax.clear_caches()
-        gc.collect()
+    jax.clear_caches()
+    gc.collect()
 
 
 @pytest.fixture
