@@ -22,9 +22,9 @@ from jax.scipy.stats import beta, cauchy, expon, gamma, laplace, norm, t, unifor
 
 import qpaths as qp  # noqa: E402
 from qpaths.arrays import stream_of  # noqa: E402
-from qpaths.evaluation import evaluator_of  # noqa: E402
 from qpaths.front_door.endpoints import model_path  # noqa: E402
 from qpaths.front_door.inputs import probe  # noqa: E402
+from qpaths.rows import evaluator_of  # noqa: E402
 
 warnings.simplefilter("ignore")
 

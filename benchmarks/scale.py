@@ -167,7 +167,7 @@ class Trace:
 def simulated(num=64, budget=200_000):
     """Workers that sleep on paper: queues are simulated from the CPU seconds and the tasks of each thread."""
     from qpaths.algorithms import islands
-    from qpaths.evaluation import spread as spreading
+    from qpaths.rows import executors as spreading
 
     trace = Trace(num)
     trace.original, trace.spread = spreading.Spread._ship, spreading.spread_of_call
@@ -244,7 +244,7 @@ def scheduler(num=MILLION, jobs=2):
     """A sweep of a million runs that cost nothing, over a real scheduler into a real store; and bare tasks."""
     from distributed import Client, LocalCluster
 
-    from qpaths.workers import Workers
+    from qpaths.rows import Workers
 
     with (
         LocalCluster(n_workers=jobs, threads_per_worker=1, dashboard_address=None) as cluster,

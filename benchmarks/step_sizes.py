@@ -25,8 +25,8 @@ from targets import PROBLEMS
 
 import qpaths as qp
 from qpaths.arrays import softmax
-from qpaths.evaluation import stream_for
 from qpaths.front_door.endpoints import path_given
+from qpaths.rows import stream_for
 from qpaths.schedules import AdaptiveSchedule
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.pilot import run_pilot

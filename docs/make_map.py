@@ -41,7 +41,7 @@ ROOMS = {
     "results": ("parts of a run", "Result, Status, load_result"),
     "recipe": ("parts of a run", "path + schedule + kernel"),
     "kernels": ("parts of a run", "AbstractKernel, RandomWalk, HMC, MALA, FrozenKernel"),
-    "evaluation": ("parts of a run", "densities at many points: NumPy on the host, JAX when compiled"),
+    "rows": ("parts of a run", "densities at many points, in pieces: here, on devices, over an executor"),
     "schedules": ("parts of a run", "which betas"),
     "next_beta": ("parts of a run", "where an adaptive schedule goes"),
     "resampling": ("parts of a run", "which particles survive"),
@@ -52,9 +52,6 @@ ROOMS = {
     "deformed": ("mathematics", "log_q, exp_q, power means"),
     "densities": ("mathematics", "Density: what a user gives"),
     "numerics": ("mathematics", "stable power means, log-mean-exp, log ESS"),
-    "devices": ("tools", "rows of arrays spread over devices"),
-    "memory": ("tools", "smaller pieces where memory runs out"),
-    "chunks": ("tools", "some rows at a time"),
     "checkpoints": ("tools", "does a file belong to this call?"),
     "arrays": ("tools", "the one place that knows NumPy from JAX: loops, random numbers"),
     "_types": ("tools", "type aliases"),
@@ -73,7 +70,6 @@ ROOMS = {
     "reasons": ("tools", "phrases in them"),
     "status": ("tools", "how a run ended"),
     "progress": ("tools", "bars and lines"),
-    "workers": ("tools", "executors"),
 }
 """Part of the house and caption of each folder or file; a longer name goes before a shorter one."""
 

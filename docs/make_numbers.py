@@ -16,11 +16,11 @@ import numpy as np
 from qpaths import MultivariateNormal, MultivariateStudentT, Normal, QPath, StudentT
 from qpaths.arrays import stream_of
 from qpaths.estimators import derivative_moments
-from qpaths.evaluation import evaluator_of
 from qpaths.families.nodes import Nodes
 from qpaths.kernels import RandomWalk
 from qpaths.numerics import log_ess
 from qpaths.paths.base import EndpointValues
+from qpaths.rows import evaluator_of
 from qpaths.schedules import LinearSchedule, step_length
 
 FILE = Path(__file__).parent / "explorer" / "numbers.json"

@@ -21,7 +21,7 @@ jax.config.update("jax_enable_x64", True)
 
 # Shapes of the inner loops are checked by `test_types.py` alone: there a check takes longer than what it checks.
 INNER = {
-    *("annealing", "arrays", "estimators", "evaluation", "kernels", "numerics", "paths", "resampling", "schedules"),
+    *("annealing", "arrays", "estimators", "kernels", "numerics", "paths", "resampling", "rows", "schedules"),
     *("_checks", "densities", "standard_errors"),
 }
 OUTER = sorted(

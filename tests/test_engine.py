@@ -13,7 +13,6 @@ from jax.scipy.stats import norm
 from scipy.integrate import solve_ivp
 
 import qpaths as qp
-from qpaths import evaluation
 
 KEY = jax.random.key(3)
 BUDGET = 20_000
@@ -60,7 +59,7 @@ def test_nothing_is_compiled_for_another_key_other_data_or_another_budget():
 
 def test_only_the_densities_with_and_without_gradient_and_the_sampler_are_compiled():
     run()  # what another run would find compiled: the random numbers and the arithmetic of this file
-    evaluation.clear_cache()
+    qp.clear_cache()
     compilations.clear()
     run(log_prior=lambda x: log_prior(x))
     assert len(compilations) <= 4

@@ -3,13 +3,17 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
     ["_files", "reasons", "status"],
-    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "workers"],
-    ["memory", "chunks", "verdict"],
-    ["arrays", "draws_remarks", "naming", "devices"],
+    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "rows.workers"],
+    ["verdict"],
+    ["arrays", "draws_remarks", "naming"],
+    ["rows.pieces"],
+    ["rows.devices"],
     ["autocorrelation"],
     ["checkpoints"],
     ["numerics"],
@@ -18,13 +22,13 @@ LAYERS = [
     ["paths.base"],
     ["paths.parametric", "paths.power_mean", "paths.reversed"],
     ["paths"],
-    ["evaluation.layout", "schedules", "resampling", "estimators", "standard_errors"],
-    ["evaluation.packing", "next_beta"],
-    ["evaluation.spread"],
-    ["evaluation.base", "evaluation.numpy_density"],
-    ["evaluation.traced"],
-    ["evaluation.host"],
-    ["evaluation"],
+    ["rows.layout", "schedules", "resampling", "estimators", "standard_errors"],
+    ["rows.packing", "next_beta"],
+    ["rows.executors"],
+    ["rows.evaluator", "rows.numpy_density"],
+    ["rows.traced"],
+    ["rows.host"],
+    ["rows"],
     ["adapters.model", "adapters.transforms", "adapters.draws", "adapters.enumeration"],
     ["adapters.distributions"],
     ["adapters.discrete_sites"],
@@ -32,7 +36,7 @@ LAYERS = [
     ["kernels", "adapters.arviz"],
     ["results", "recipe"],
     ["comparison"],
-    ["annealing.blocks", "annealing.on_devices"],
+    ["annealing.on_devices"],
     ["annealing.population"],
     ["annealing.loop"],
     ["annealing"],
@@ -119,18 +123,16 @@ def _imports(path):
                 yield from (".".join([*above, alias.name]) for alias in node.names)
 
 
-def test_imports_only_from_lower_layers():
-    wrong = []
-    for path in MODULES:
-        module = _name(path)
-        folder = module.split(".")[0]
-        for imported in _imports(path):
-            same_folder = imported.split(".")[0] == folder and folder != "algorithms"
-            if not (_layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))):
-                wrong.append(f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})")
-    assert not wrong, "\n".join(wrong)
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_imports_only_from_lower_layers(path):
+    module = _name(path)
+    folder = module.split(".")[0]
+    for imported in _imports(path):
+        same_folder = imported.split(".")[0] == folder and folder != "algorithms"
+        allowed = _layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))
+        assert allowed, f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})"
 
 
-def test_every_file_says_what_lives_there():
-    silent = [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
-    assert not silent, f"these need a first line that says what lives there: {silent}"
+@pytest.mark.parametrize("path", MODULES, ids=_name)
+def test_every_file_says_what_lives_there(path):
+    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} needs a first line that says what lives there"

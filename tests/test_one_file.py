@@ -75,7 +75,7 @@ from typing import Any
 import equinox as eqx
 from qpaths.algorithms import AbstractAnnealer
 from qpaths.annealing import Population, begin
-from qpaths.evaluation import stream_for
+from qpaths.rows import stream_for
 from qpaths.results import Result
 from qpaths.standard_errors import importance_log_evidence
 

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import qpaths as qp
 from qpaths.algorithms import AbstractAnnealer
 from qpaths.annealing import Population, anneal, begin
-from qpaths.evaluation import stream_for
 from qpaths.kernels import AbstractKernel
+from qpaths.rows import stream_for
 from qpaths.schedules import AbstractSchedule
 from qpaths.standard_errors import importance_log_evidence
 from qpaths.testing import check_algorithm

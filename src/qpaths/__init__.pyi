@@ -2,7 +2,6 @@
 from . import adapters as adapters
 from . import algorithms as algorithms
 from . import estimators as estimators
-from . import evaluation as evaluation
 from . import families as families
 from . import kernels as kernels
 from . import models as models
@@ -11,6 +10,7 @@ from . import plotting as plotting
 from . import recipe as recipe
 from . import remarks as remarks
 from . import results as results
+from . import rows as rows
 from . import schedules as schedules
 from . import standard_errors as standard_errors
 from . import testing as testing
@@ -29,7 +29,6 @@ from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q
 from .densities import Density as Density
 from .densities import forgiving as forgiving
-from .evaluation import clear_cache as clear_cache
 from .families import MultivariateNormal as MultivariateNormal
 from .families import MultivariateStudentT as MultivariateStudentT
 from .families import Normal as Normal
@@ -51,6 +50,7 @@ from .recipe import Recipe as Recipe
 from .results import Result as Result
 from .results import Status as Status
 from .results import load_result as load_result
+from .rows import clear_cache as clear_cache
 from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule

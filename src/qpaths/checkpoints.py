@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .arrays import namespace
-from .devices import Spread
+from .rows.devices import Spread
 
 
 def describe_all(parts: dict[str, Any]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import pytest
 from jax.tree_util import Partial
 
 import qpaths as qp
-from qpaths import evaluation, testing
+from qpaths import testing
 from qpaths.algorithms import bdmc, thinned
 from qpaths.annealing import Population, anneal, loop
 from qpaths.annealing.start import _started
@@ -20,6 +20,7 @@ from qpaths.arrays import TracedStream, stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Cloud, Info
 from qpaths.numerics import log_mean_exp
+from qpaths.rows import HostEvaluator, TracedEvaluator, layout_of
 from qpaths.standard_errors import few_replicas
 from qpaths.testing.algorithms import replicate
 
@@ -116,7 +117,7 @@ def test_an_accelerator_steps_the_compiled_program(key, monkeypatch):
     """The loop on an accelerator runs one compiled step at a time, with the numbers of the program compiled whole."""
     algorithm = qp.SMC(NUM, SCHEDULE, WALK)
     whole = jax.jit(lambda k: algorithm.run(PATH, key=k))(key)
-    monkeypatch.setattr("qpaths.evaluation.worlds.on_cpu", lambda: False)
+    monkeypatch.setattr("qpaths.rows.worlds.on_cpu", lambda: False)
     stepped = algorithm.run(PATH, key=key)
     assert isinstance(stepped.samples, jax.Array)
     np.testing.assert_allclose(stepped.log_weights, whole.log_weights, rtol=1e-10)
@@ -130,9 +131,9 @@ def test_both_worlds_have_the_same_text(key, monkeypatch):
     host = algorithm.run(PATH, key=key)
     monkeypatch.setattr(loop, "_compiled_step", lambda annealing, state, beta: annealing.step(state, beta))
     _, start, run = stream_of(key, host=True).split(3)
-    layout = evaluation.layout_of(PATH)
-    positions = evaluation.HostEvaluator(PATH, layout, True).draw(start, 16)
-    evaluator = evaluation.TracedEvaluator(PATH, layout)
+    layout = layout_of(PATH)
+    positions = HostEvaluator(PATH, layout, True).draw(start, 16)
+    evaluator = TracedEvaluator(PATH, layout)
     annealing = loop.Annealing(
         evaluator, algorithm.kernel, algorithm.population, jnp.linspace(0, 1, 3), None, 0, _Handed(run)
     )

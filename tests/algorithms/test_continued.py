@@ -8,9 +8,9 @@ import qpaths as qp
 from qpaths.algorithms.continued import Draws, Drift, continued, drift_of, escape_of, size_for
 from qpaths.arrays import HostStream
 from qpaths.cost import Cost
-from qpaths.evaluation import evaluator_of
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.factors import LeapfrogParams
+from qpaths.rows import evaluator_of
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), 0.5 * jnp.eye(2))
 """Narrower than the target: mass far out is where the target is high compared with it."""

@@ -6,12 +6,12 @@ import signal
 
 import pytest
 
-from qpaths import workers
 from qpaths.experiments import cluster as clusters
 from qpaths.experiments import sweep as sweeping
 from qpaths.experiments.errors import UserError
 from qpaths.experiments.registry import find
 from qpaths.experiments.store import Store
+from qpaths.rows import workers
 
 distributed = pytest.importorskip("distributed")
 

@@ -17,7 +17,6 @@ from qpaths.algorithms.identities import Control, Identities
 from qpaths.algorithms.islands import Islands, run_islands
 from qpaths.arrays import stack, stream_of
 from qpaths.cost import Cost
-from qpaths.evaluation import HostEvaluator, evaluator_of, layout_of
 from qpaths.front_door.checks import COST, Balance, balance, drift_of_draws
 from qpaths.front_door.endpoints import path_given
 from qpaths.front_door.findings import _of_answer, _of_islands
@@ -26,6 +25,7 @@ from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Check, Finding, Level, Note, Stop
 from qpaths.results import Status
+from qpaths.rows import HostEvaluator, evaluator_of, layout_of
 from qpaths.verdict import Verdict
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

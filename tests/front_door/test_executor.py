@@ -12,10 +12,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths import workers
-from qpaths.evaluation import spread as spreading
 from qpaths.results import Status
-from qpaths.workers import LostWorkersError
+from qpaths.rows import LostWorkersError, workers
+from qpaths.rows import executors as spreading
 
 BUDGET = 20_000
 

@@ -9,11 +9,11 @@ from jax.scipy.stats import cauchy, norm
 
 import qpaths as qp
 from qpaths.arrays import stream_of
-from qpaths.evaluation import evaluator_of
 from qpaths.front_door.endpoints import model_path
 from qpaths.front_door.exchange import Axes, evaluator_of_base, moved_draws, sign_probability, step_sizes
 from qpaths.front_door.inputs import log_mass, probe
 from qpaths.remarks import Finding, Level, Note
+from qpaths.rows import evaluator_of
 
 
 def square(x):

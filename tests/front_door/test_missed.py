@@ -8,8 +8,8 @@ import qpaths as qp
 from qpaths.algorithms.identities import Identities
 from qpaths.algorithms.islands import Islands
 from qpaths.arrays import HostStream
-from qpaths.evaluation import evaluator_of
 from qpaths.front_door.missed import missed_modes
+from qpaths.rows import evaluator_of
 
 SHARE = 0.1
 NORMAL = qp.MultivariateNormal(jnp.zeros(2), 9 * jnp.eye(2))

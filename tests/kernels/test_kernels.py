@@ -13,11 +13,11 @@ import qpaths as qp
 from qpaths._random import quantiles
 from qpaths.annealing import Population
 from qpaths.arrays import HostStream, stream_of
-from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, evaluator_of
 from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.factors import times
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.metropolis import Fitted
+from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, evaluator_of
 from qpaths.testing import NoRejection, StaleBeta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

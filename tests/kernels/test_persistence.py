@@ -9,8 +9,8 @@ from scipy import stats
 import qpaths as qp
 from qpaths.annealing import Population
 from qpaths.arrays import stream_of
-from qpaths.evaluation import HostEvaluator, Layout
 from qpaths.kernels import KernelWrapper
+from qpaths.rows import HostEvaluator, Layout
 from qpaths.testing import check_algorithm, check_kernel
 
 MEAN, SCALE = np.array([2.0, -1.0]), 0.5

@@ -10,9 +10,7 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import anneal
-from qpaths.annealing.blocks import in_blocks
 from qpaths.arrays import TracedStream, stream_of
-from qpaths.evaluation import Particles, evaluator_of
 from qpaths.kernels.base import grouped
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import (
@@ -31,6 +29,7 @@ from qpaths.models import (
     simulate,
 )
 from qpaths.models.batches import in_batches
+from qpaths.rows import Particles, evaluator_of, in_blocks
 from qpaths.testing.wrong import NoRejection
 
 SCHEDULE = qp.LinearSchedule(6)

@@ -8,10 +8,10 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import evaluator_of
 from qpaths.references.ascents import find_modes, with_more_modes
 from qpaths.references.climb import End, climb
 from qpaths.remarks import Refusal
+from qpaths.rows import evaluator_of
 
 STREAM = HostStream((1,))
 

@@ -8,10 +8,10 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import quiet, stream_of
-from qpaths.evaluation import evaluator_of
 from qpaths.numerics import log_ess
 from qpaths.references.conditional import conditional_design
 from qpaths.references.drivers import find_direction, find_drivers, rotation_to
+from qpaths.rows import evaluator_of
 
 DIMENSION = 8
 

@@ -7,10 +7,10 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import evaluator_of
 from qpaths.references.ascents import Mode
 from qpaths.references.climb import ByDifferences
 from qpaths.references.known import Sample, distinct, missing_mass
+from qpaths.rows import evaluator_of
 
 SHARE = 0.3
 CENTERS = np.array([[3.0, 3.0], [-3.0, -3.0]])

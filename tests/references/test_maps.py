@@ -7,7 +7,6 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
 from qpaths.references.composed import ComposedMap
 from qpaths.references.coordinates import MappedEvaluator
@@ -17,6 +16,7 @@ from qpaths.references.maps import TriangularMap
 from qpaths.references.modulated import _median
 from qpaths.references.pulled import PulledMap, fit_pulls
 from qpaths.references.reference import Reference
+from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, layout_of
 
 DIMENSION = 5
 

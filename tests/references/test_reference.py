@@ -7,12 +7,12 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, layout_of
 from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal
 from qpaths.references.maps import TriangularMap
 from qpaths.references.reference import Reference, share_lost, share_outside
 from qpaths.remarks import Refusal
+from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, layout_of
 
 
 @pytest.fixture

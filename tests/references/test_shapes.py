@@ -7,12 +7,12 @@ from scipy.stats import kstest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import evaluator_of
 from qpaths.numerics import log_ess
 from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedEvaluator
 from qpaths.references.maps import TriangularMap
 from qpaths.references.shapes import fit_shapes, num_shaped
+from qpaths.rows import evaluator_of
 
 MAP = TriangularMap.linear(np.zeros(3), np.array([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [-1.0, 0.3, 2.0]]))
 

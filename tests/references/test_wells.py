@@ -9,10 +9,10 @@ from scipy.stats import kstest, norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream, TracedStream
-from qpaths.evaluation import evaluator_of
 from qpaths.references.components import Component, Wells
 from qpaths.references.maps import TriangularMap
 from qpaths.references.wells import fit_mixtures, fit_wells, masses, modes, scan
+from qpaths.rows import evaluator_of
 
 WELLS = Wells(
     np.array([[0.3, 0.7], [0.1, 0.9]]), np.array([[-2.0, 1.0], [0.0, 3.0]]), np.array([[0.3, 0.5], [1.0, 0.2]])

@@ -8,11 +8,11 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.evaluation import evaluator_of
 from qpaths.references.composed import ComposedMap
 from qpaths.references.modulated import Design
 from qpaths.references.pulled import PulledMap
 from qpaths.remarks import Finding, Refusal, Shape
+from qpaths.rows import evaluator_of
 from qpaths.tuning.candidates import choose_start
 from qpaths.tuning.choices import Check, Source
 from qpaths.tuning.fits import NUM_OF_BASE, drivers_of, map_of_base

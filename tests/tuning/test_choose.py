@@ -7,8 +7,8 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import stream_of
-from qpaths.evaluation import evaluator_of
 from qpaths.numerics import log_ess
+from qpaths.rows import evaluator_of
 from qpaths.tuning import ess_heuristic
 from qpaths.tuning.compare import Contest, compare, with_delta
 

@@ -10,8 +10,8 @@ from .._types import Point, PRNGKey
 from ..algorithms import SMC
 from ..annealing import Annealing, State
 from ..arrays import TracedStream
-from ..evaluation import evaluator_of
 from ..paths import AbstractPath
+from ..rows import evaluator_of
 from ..schedules import AbstractFixedSchedule, AdaptiveSchedule
 
 

@@ -11,13 +11,12 @@ from ..annealing import Annealing, Population, State, anneal, begin
 from ..annealing.freezing import frozen, pilot_params
 from ..arrays import RandomKey
 from ..cost import Cost
-from ..devices import Devices, as_devices, check_shares, on_host
-from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..results import Result, Stats
+from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from ..standard_errors import importance_log_evidence
 from .base import AbstractAnnealer

@@ -11,11 +11,10 @@ from .._types import Point, Scalar, Vector
 from ..annealing import Annealing, Fault, anneal
 from ..arrays import HostStream, RandomKey, namespace, quiet, softmax, to_host
 from ..densities import evaluate
-from ..devices import Devices, as_devices
-from ..evaluation import Layout, layout_of, stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
 from ..results import BoundsResult, Result, Status
+from ..rows import Devices, Layout, as_devices, layout_of, stream_for
 from ..schedules import AbstractSchedule, FixedSchedule
 from ..standard_errors import few_replicas
 from .ais import AIS, check_chains, lower_bound

@@ -12,8 +12,8 @@ from .._types import PRNGKey
 from ..annealing import Annealing, State
 from ..arrays import to_host
 from ..checkpoints import check_features, check_settings, describe_all, filled
-from ..devices import Spread, on_host
 from ..paths import AbstractPath
+from ..rows import Spread, on_host
 
 
 class StoredRun(NamedTuple):

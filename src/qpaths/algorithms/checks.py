@@ -10,9 +10,9 @@ from .._checks import is_concrete
 from ..annealing import Fault
 from ..arrays import to_host
 from ..densities import as_text, called
-from ..evaluation import AbstractEvaluator
 from ..paths import Reversed
 from ..results import CollapsedError, Status
+from ..rows import AbstractEvaluator
 from ..status import PointFaultError
 
 

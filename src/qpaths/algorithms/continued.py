@@ -15,9 +15,9 @@ from jaxtyping import Float
 from .._types import Rows
 from ..arrays import one_thread, quiet
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator
 from ..kernels import FrozenKernel
 from ..kernels.factors import LeapfrogParams
+from ..rows import AbstractEvaluator
 
 _CHAINS, _MOVES = (64, 512), (8, 64)
 """The fewest and the most."""

@@ -15,11 +15,11 @@ from ..annealing import Annealing, State, anneal
 from ..annealing.loop import Recorded
 from ..arrays import stack
 from ..checkpoints import check_folder
-from ..evaluation import layout_of
 from ..kernels import FrozenKernel
 from ..paths import AbstractPath
 from ..progress import Clock, Show, display, line_of, stages_left
 from ..results import Result, Status
+from ..rows import layout_of
 from .base import AbstractAnnealer
 from .checkpoint import StoredRun, check_densities, read_checkpoint, settings_of, write_checkpoint
 

@@ -13,12 +13,12 @@ from .._types import Point
 from ..annealing import Annealing, State, anneal
 from ..arrays import logsumexp, stack, to_host
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, evaluator_of, together
 from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..recipe import Recipe
 from ..references.reference import Reference
 from ..results import Result, Status
+from ..rows import AbstractEvaluator, evaluator_of, together
 from ..standard_errors import few_replicas, pareto_shape
 from ..verdict import Verdict
 from .identities import Control, Identities, identities

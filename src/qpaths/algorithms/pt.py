@@ -16,12 +16,12 @@ from ..estimators import (
     stepping_stone,
     thermodynamic_integration,
 )
-from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..results import Result, Stats
+from ..rows import AbstractEvaluator, evaluator_of, stream_for
 from ..standard_errors import jackknife_se
 from .checks import raise_fault
 from .tempering import KEPT, Record, Tempering, merge_chains, temper

@@ -9,13 +9,12 @@ from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, begin
 from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
-from ..devices import Devices, as_devices, check_shares, on_host
-from ..evaluation import stream_for
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..resampling import check_scheme
 from ..results import Result, Stats
+from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractSchedule
 from ..standard_errors import dominance, genealogy_se
 from .base import AbstractAnnealer

@@ -12,7 +12,7 @@ from jax import Array
 
 from .._types import Point
 from ..arrays import TracedStream
-from ..evaluation import evaluator_of, layout_of
+from ..rows import evaluator_of, layout_of
 from .ais import AIS
 from .bdmc import REVERSE, one_per_chain
 

@@ -15,10 +15,10 @@ from ..annealing import Fault, first_fault
 from ..annealing.population import invalid_draws
 from ..arrays import is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
 from ..estimators import neighbor_log_ratios
-from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
 from ..results import Status
+from ..rows import AbstractEvaluator, Particles
 from ..schedules import respace
 
 KEPT = 64

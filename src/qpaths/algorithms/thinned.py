@@ -9,11 +9,10 @@ from .._types import AnyArray, Point, Rows, Scalar, Vector
 from ..annealing.population import invalid_draws
 from ..arrays import namespace, one_thread, quiet, to_host
 from ..cost import Cost
-from ..devices import on_host
-from ..evaluation import Particles, evaluator_of
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..kernels.base import Cloud, grouped
 from ..paths import AbstractPath, Reversed
+from ..rows import Particles, evaluator_of, on_host
 from ..standard_errors import few_replicas
 
 _WALKS, _FEWEST_CHAINS = 8, 16

@@ -12,10 +12,10 @@ from ..annealing import Fault, anneal
 from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
 from ..cost import Cost
 from ..estimators import DerivativeMoments, check_rule, moments_from, thermodynamic_integration
-from ..evaluation import AbstractEvaluator, evaluator_of, stream_for
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..results import Result, Status
+from ..rows import AbstractEvaluator, evaluator_of, stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from ..standard_errors import few_replicas
 from .base import AbstractAnnealer

@@ -16,17 +16,14 @@ from jaxtyping import Float
 from .._modules import Module
 from .._types import AnyArray, ScalarLike
 from ..arrays import is_traced, one_thread, quiet, segment_sum, stack, to_host
-from ..devices import rows_at_once
 from ..estimators import moments_from
-from ..evaluation import AbstractEvaluator
 from ..kernels import AbstractKernel
-from ..memory import halving
 from ..next_beta import next_beta
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
+from ..rows import BLOCK, AbstractEvaluator, halving, rows_at_once
 from ..schedules import step_length
-from .blocks import BLOCK
 from .population import Population, State
 
 Recorded: TypeAlias = Any

@@ -13,10 +13,9 @@ import numpy as np
 
 from .._types import Rows
 from ..arrays import TracedRows, TracedStream
-from ..devices import Spread, by_rows, gathered, portable
-from ..evaluation import AbstractEvaluator, Particles, evaluator_of
 from ..kernels import AbstractKernel
 from ..kernels.base import Info
+from ..rows import AbstractEvaluator, Particles, Spread, by_rows, evaluator_of, gathered, portable
 
 
 def evaluated(

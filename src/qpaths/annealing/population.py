@@ -11,18 +11,15 @@ from jaxtyping import Bool, Int
 from .._modules import Module
 from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
 from ..arrays import cond, map_rows, namespace, quiet
-from ..chunks import in_chunks
 from ..cost import Cost
-from ..devices import taken
-from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
 from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
+from ..rows import AbstractEvaluator, Particles, in_blocks, in_chunks, taken
 from ..standard_errors import Lag, dominance
 from . import on_devices
-from .blocks import in_blocks
 
 
 class Fault(NamedTuple):

@@ -8,10 +8,9 @@ import numpy as np
 
 from .._types import Rows
 from ..arrays import HostStream, TracedStream, is_traced, one_thread, to_host
-from ..evaluation import AbstractEvaluator, evaluator_of
-from ..evaluation.layout import any_numpy
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
+from ..rows import AbstractEvaluator, any_numpy, evaluator_of
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
 from .loop import Annealing
 from .population import Population, State
@@ -46,7 +45,7 @@ def begin(
         >>> import jax
         >>> import qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
-        >>> first, steps = qp.evaluation.stream_for(jax.random.key(0), path).split(2)
+        >>> first, steps = qp.rows.stream_for(jax.random.key(0), path).split(2)
         >>> parts = qp.LinearSchedule(3), qp.RandomWalk(), Population()
         >>> annealing, state = begin(path, *parts, stream=steps, draw=(first, 20))
         >>> float(state.beta), state.particles.position.shape

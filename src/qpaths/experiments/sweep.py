@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from ..workers import LostWorkersError, OtherVersionError, Workers, check_versions, versions
+from ..rows import LostWorkersError, OtherVersionError, Workers, check_versions, versions
 from .cluster import open_cluster
 from .environment import describe
 from .errors import UserError

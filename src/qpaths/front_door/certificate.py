@@ -8,10 +8,10 @@ from .._types import Point
 from ..algorithms import BDMC
 from ..cost import Cost
 from ..densities import is_numpy
-from ..evaluation import layout_of
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..remarks import Note, Remark
+from ..rows import layout_of
 from ..schedules import FixedSchedule
 from ..tuning import tune_population
 from .endpoints import path_given

@@ -8,10 +8,10 @@ from .._types import PRNGKey
 from ..algorithms.identities import Identities
 from ..algorithms.islands import Islands
 from ..checkpoints import check_features, check_folder, check_settings, describe_all
-from ..evaluation import Layout
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
+from ..rows import Layout
 from ..tuning.store import from_tree, to_tree
 
 

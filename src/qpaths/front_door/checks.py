@@ -12,10 +12,10 @@ from ..algorithms.continued import Draws, Drift, continued, size_for
 from ..algorithms.islands import Islands
 from ..arrays import quiet, softmax
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import FrozenKernel
 from ..numerics import log_ess, log_mean_exp
 from ..recipe import Recipe
+from ..rows import AbstractEvaluator, evaluator_of
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""

@@ -28,11 +28,10 @@ from ..densities import (
     is_numpy,
     marked,
 )
-from ..evaluation import AbstractEvaluator, Layout
-from ..evaluation.layout import describe, key_type, layout_of, shape_of
 from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
+from ..rows import AbstractEvaluator, Layout, describe, key_type, layout_of, shape_of
 from ..status import PointFaultError
 
 _NUM_LOOKED = 128

@@ -14,7 +14,6 @@ from ..adapters.model import Model
 from ..algorithms.islands import NUM_ISLANDS, cost_of_islands, run_islands
 from ..cost import Cost
 from ..densities import Backend, DensityLike, forgiving_in, has_gradient
-from ..evaluation import Layout, evaluator_of, spread_over, stream_for
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..progress import Show, display
@@ -22,9 +21,9 @@ from ..recipe import check_parts
 from ..references.known import distinct
 from ..remarks import Finding, Note, Remark, Stop
 from ..results import CollapsedError, Result, Status
+from ..rows import Layout, LostWorkersError, evaluator_of, spread_over, stream_for
 from ..tuning import tune_population
 from ..verdict import Verdict
-from ..workers import LostWorkersError
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
 from .endpoints import (

@@ -9,10 +9,10 @@ from jaxtyping import Float
 
 from .._types import Rows
 from ..densities import has_gradient
-from ..evaluation import AbstractEvaluator, HostEvaluator, Particles
 from ..kernels import HMC, RandomWalk
 from ..kernels.gradient import LeapfrogParams
 from ..paths import GeometricPath
+from ..rows import AbstractEvaluator, HostEvaluator, Particles
 
 Matrix = Float[np.ndarray, "n d"]
 Inside = Float[np.ndarray, "m d"]

@@ -17,10 +17,10 @@ from ..cost import Cost
 from ..densities import DensityLike, as_density, has_gradient
 from ..draws_remarks import DrawsFinding, DrawsNote
 from ..estimators import bridge
-from ..evaluation import HostEvaluator, Layout, evaluator_of
 from ..paths import GeometricPath
 from ..remarks import Remark
 from ..results import Result, Status
+from ..rows import HostEvaluator, Layout, evaluator_of
 from ..standard_errors import importance_log_evidence
 from ..verdict import Verdict
 from .endpoints import marked_if_blind, path_given, with_names

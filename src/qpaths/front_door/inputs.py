@@ -11,10 +11,10 @@ from .._types import Point, Rows
 from ..arrays import quiet, sigmoid, to_host
 from ..densities import DensityLike, as_text, called, evaluate, has_gradient, is_numpy
 from ..estimators import bridge
-from ..evaluation import AbstractEvaluator, HostEvaluator, Particles
 from ..paths.base import EndpointValues
 from ..references.fitting import fit_reference
 from ..remarks import Finding, Note, Remark
+from ..rows import AbstractEvaluator, HostEvaluator, Particles
 from .exchange import evaluator_of_base
 from .sampler import coordinate_names, listed, sampler_findings
 

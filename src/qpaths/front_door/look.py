@@ -10,11 +10,11 @@ from ..algorithms.continued import Drift
 from ..algorithms.islands import Islands
 from ..arrays import softmax
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..references.ascents import Mode, modes_at
 from ..references.known import Missing, Sample, distinct, missing_mass
+from ..rows import AbstractEvaluator
 from ..tuning.trials import TYPICAL_GRADIENTS, climbable
 from .checkpoint import CallState
 from .checks import COST as CHECKS_COST

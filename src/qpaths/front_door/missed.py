@@ -7,9 +7,9 @@ from jaxtyping import Float
 
 from ..algorithms.islands import Islands
 from ..arrays import logsumexp, softmax
-from ..evaluation import AbstractEvaluator
 from ..numerics import log_ess
 from ..references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
+from ..rows import AbstractEvaluator
 from .sampler import coordinate_names
 
 _SIZES = ((3, 64), (2, 48))

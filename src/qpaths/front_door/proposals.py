@@ -8,12 +8,12 @@ from jaxtyping import Float
 
 from ..arrays import quiet
 from ..densities import Density
-from ..evaluation import AbstractEvaluator, Layout
 from ..references.climb import End, climb
 from ..references.components import Component
 from ..references.curves import fit_map
 from ..references.reference import Reference
 from ..remarks import Refusal
+from ..rows import AbstractEvaluator, Layout
 from ..tuning.choices import BASE_SHARE
 
 Matrix = Float[np.ndarray, "_ d"]

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import quiet, sigmoid
-from ..evaluation import HostEvaluator, Layout
 from ..remarks import Finding, Remark
+from ..rows import HostEvaluator, Layout
 from .exchange import MOST_SQUARED, Axes, Column, Matrix, moved_draws, sign_probability, step_sizes
 
 _NUM_CONFIRMED = 2048

@@ -11,7 +11,7 @@ from .._modules import Module
 from .._types import RealLike, Rows, Scalar
 from ..arrays import namespace, scan
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, Particles
+from ..rows import AbstractEvaluator, Particles
 from .factors import per_particle as per_particle
 from .rules import Cloud as Cloud
 from .rules import Info as Info

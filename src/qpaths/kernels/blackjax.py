@@ -14,8 +14,8 @@ from jaxtyping import Float
 from .._types import AnyArray, RealLike, Rows
 from ..arrays import HostRows, namespace
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths import AbstractPath
+from ..rows import AbstractEvaluator, Layout, Particles
 from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments
 
 Matrix = Float[AnyArray, "*g d d"]

@@ -10,7 +10,7 @@ from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
 from ..arrays import namespace
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, Particles
+from ..rows import AbstractEvaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
 from .factors import cholesky_or_diagonal, factors_between, per_particle, times
 

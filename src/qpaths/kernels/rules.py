@@ -7,9 +7,8 @@ from jaxtyping import Bool, Float
 
 from .._types import AnyArray, RealLike, Rows, Vector
 from ..arrays import namespace, quiet, softmax
-from ..devices import Spread
-from ..evaluation import AbstractEvaluator, Particles
 from ..numerics import log_ess
+from ..rows import AbstractEvaluator, Particles, Spread
 
 
 class Info(NamedTuple):
@@ -94,7 +93,7 @@ def accept(
         >>> import jax, numpy as np, qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), qp.Normal(0.0, 1.0))
         >>> stream = qp.arrays.stream_of(jax.random.key(0), host=True)
-        >>> evaluator = qp.evaluation.evaluator_of(path, stream, with_slopes=False)
+        >>> evaluator = qp.rows.evaluator_of(path, stream, with_slopes=False)
 
         >>> old, new = (evaluator.particles(np.full((1, 1), x), with_slopes=False) for x in (0.0, 1.0))
         >>> _, info = accept(np.array([0.5]), evaluator, 1.0, old, new, np.zeros(1))

@@ -4,7 +4,7 @@ from typing import Any
 
 from .._types import RealLike, Rows, Scalar
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, Particles
+from ..rows import AbstractEvaluator, Particles
 from .base import AbstractKernel, Cloud, Info
 
 

@@ -8,9 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..devices import Spread, by_rows, gathered
-from ..memory import halving
 from ..progress import Clock, Show, display
+from ..rows import Spread, by_rows, gathered, halving
 from .bounds import DecoderBounds
 
 _CELLS = 16

@@ -11,10 +11,8 @@ from jax import Array
 
 from .._types import Point, PRNGKey
 from ..algorithms import AIS, BDMC
-from ..devices import Devices, as_devices, portable
-from ..evaluation import layout_of
-from ..memory import ran_out
 from ..paths import AbstractPath
+from ..rows import Devices, as_devices, layout_of, portable, ran_out
 from .batches import in_batches, num_of, on_devices, rows_of, size_of
 from .bounds import DecoderBounds
 from .chains import Chains

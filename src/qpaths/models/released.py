@@ -11,13 +11,13 @@ from .._types import AnyArray, Point, RealLike, Scalar
 from ..algorithms import BDMC
 from ..algorithms.ais import check_chains
 from ..arrays import RandomKey, namespace
-from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import HMC
 from ..kernels.base import Cloud, Info
 from ..kernels.gradient import LeapfrogParams
 from ..kernels.wrapper import KernelWrapper
 from ..paths import AbstractPath
 from ..results import BoundsResult, Result
+from ..rows import AbstractEvaluator, Particles
 from ..schedules import AbstractFixedSchedule
 
 _FIRST_STEP, _SMALLEST_STEP, _LARGEST_STEP = 0.01, 1e-4, 0.5

@@ -18,8 +18,8 @@ from .. import storage
 from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
 from ..checkpoints import check_settings, describe_all, filled
-from ..memory import Pieces, halving
 from ..progress import Clock, display
+from ..rows import Pieces, halving
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
 from .omniglot import binarize, check_images

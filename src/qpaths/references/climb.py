@@ -13,8 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..arrays import quiet
-from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import EndpointSlopes
+from ..rows import AbstractEvaluator, Layout, Particles
 
 Starts = Float[np.ndarray, "s d"]
 Values = Float[np.ndarray, " s"]

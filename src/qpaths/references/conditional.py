@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
-from ..evaluation import AbstractEvaluator
+from ..rows import AbstractEvaluator
 from .climb import minus_hessians
 from .drivers import find_direction, find_drivers, rotation_to
 from .fitting import HostRows, Matrix

@@ -11,8 +11,8 @@ import jax
 
 from .._types import Point, Rows, Vector
 from ..arrays import quiet
-from ..evaluation import AbstractEvaluator, Layout, Particles
 from ..paths.base import AbstractPath, EndpointValues
+from ..rows import AbstractEvaluator, Layout, Particles
 from .composed import AnyMap
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import logsumexp, one_thread, quiet, sigmoid, softmax
-from ..evaluation import AbstractEvaluator
+from ..rows import AbstractEvaluator
 from .ascents import Mode, component_at
 
 _INSIDE = 0.9

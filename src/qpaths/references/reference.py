@@ -11,7 +11,7 @@ from .._modules import Module
 from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
 from ..arrays import TracedStream, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
-from ..evaluation import AbstractEvaluator, Layout
+from ..rows import AbstractEvaluator, Layout
 from .components import Component
 from .coordinates import MappedEvaluator
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import logsumexp, one_thread, quiet
-from ..evaluation import AbstractEvaluator
+from ..rows import AbstractEvaluator
 from .components import Component
 from .wells import fit_mixtures, scan
 

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..arrays import logsumexp, quiet
-from ..evaluation import AbstractEvaluator
+from ..rows import AbstractEvaluator
 from .components import Component, Wells
 from .fitting import fit_reference
 from .maps import TriangularMap

@@ -15,10 +15,10 @@ from ..annealing import Annealing, Population, State, anneal
 from ..arrays import namespace, quiet, stream_of, to_host
 from ..cost import Cost
 from ..densities import Density
-from ..evaluation import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, Info, accept
 from ..paths import AbstractPath
+from ..rows import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
 
 
 class GridWorld(eqx.Module):

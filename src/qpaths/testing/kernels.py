@@ -13,11 +13,11 @@ from ..annealing import Population, State
 from ..arrays import stream_of, to_host
 from ..cost import Cost
 from ..densities import Density
-from ..evaluation import HostEvaluator, Layout, Particles, TracedEvaluator
 from ..families import MultivariateNormal
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud
 from ..paths import GeometricPath
+from ..rows import HostEvaluator, Layout, Particles, TracedEvaluator
 
 _BETA = 0.5
 _MEAN, _VARIANCE = np.array([1.0, -0.5]), np.array([0.5, 2.0])

@@ -12,8 +12,8 @@ import numpy as np
 
 from .._types import Point, PRNGKey
 from ..arrays import quiet, to_host
-from ..evaluation import HostEvaluator, Layout
 from ..paths import AbstractParametricPath, AbstractPath, AbstractPointwisePath, Reversed
+from ..rows import HostEvaluator, Layout
 from .differences import close, is_off, stencil
 
 # All betas are exact under 1 - beta.

@@ -8,11 +8,11 @@ import equinox as eqx
 from .._types import FloatArray, Point, RealLike, ScalarLike
 from ..arrays import namespace
 from ..densities import DensityLike, endpoint
-from ..evaluation import AbstractEvaluator, Particles
 from ..kernels import KernelWrapper
 from ..kernels.base import Info
 from ..numerics import log_power_mean_pair
 from ..paths import AbstractPath, AbstractPointwisePath
+from ..rows import AbstractEvaluator, Particles
 
 
 class StaleBeta(KernelWrapper):

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from ..cost import Cost
-from ..evaluation import evaluator_of
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath, GeometricPath
@@ -24,6 +23,7 @@ from ..references.reference import least_covered
 from ..references.shapes import fit_shapes, num_shaped
 from ..references.wells import fit_wells, num_scanned
 from ..remarks import Check, Refusal, Source
+from ..rows import evaluator_of
 from .choices import Attempt, Choice, can_map, from_base, is_fitted, less_mass
 from .fits import NUM_OF_BASE, drivers_of, fit_each, fit_to_pilot, map_of_base
 from .pilot import Pilot

@@ -18,10 +18,10 @@ from ..arrays import namespace, to_host
 from ..densities import as_pytree
 from ..kernels import HMC, FrozenKernel
 from ..kernels.frozen import shared
-from ..memory import Pieces
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
+from ..rows import Pieces
 from ..schedules import FixedSchedule, padded
 from .compare import with_delta
 

@@ -10,10 +10,10 @@ import jax
 import numpy as np
 
 from ..arrays import sigmoid
-from ..evaluation import layout_of
 from ..kernels import HMC, FrozenKernel
 from ..kernels.gradient import LeapfrogParams
 from ..recipe import Recipe
+from ..rows import layout_of
 from ..schedules import FixedSchedule, respace
 from .chain_measure import Candidate, Measured, PathOf, Problems, group_ends, measure, smooth
 

@@ -10,10 +10,10 @@ from jaxtyping import Float
 from .._checks import check_num
 from .._types import PRNGKey
 from ..arrays import quiet, to_host
-from ..evaluation import evaluator_of, stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered, QPath
 from ..recipe import check_parts
+from ..rows import evaluator_of, stream_for
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from .compare import Contest, compare
 from .heuristics import ess_heuristic, rho_rule

@@ -10,9 +10,9 @@ from .._checks import check_num
 from .._types import AnyArray, Point, PRNGKey
 from ..algorithms import BDMC
 from ..arrays import to_host
-from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
+from ..rows import stream_for
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
 from .pilot import run_pilot
 

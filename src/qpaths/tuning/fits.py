@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import quiet, softmax
-from ..evaluation import AbstractEvaluator
 from ..references.blocks import LARGEST, NUM_HESSIANS, Blocks, find_blocks, hessians_at
 from ..references.components import Component
 from ..references.curves import best_fit, fit_map
@@ -13,6 +12,7 @@ from ..references.fitting import Fit, HostRows, fit_in_noise
 from ..references.frames import find_frame
 from ..references.reference import Reference
 from ..remarks import Shape
+from ..rows import AbstractEvaluator
 from .pilot import Pilot
 
 NUM_OF_BASE = 1024

@@ -9,11 +9,11 @@ from .._checks import check_num
 from ..arrays import RandomKey
 from ..cost import Cost
 from ..densities import as_pytree
-from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
 from ..remarks import Note, Remark
+from ..rows import stream_for
 from .chain_measure import Candidate, Measured, PathOf, Problems
 from .chain_search import Search, num_pilot_gradients, rough_candidate, search_chains
 from .compare import with_delta

@@ -7,12 +7,12 @@ import numpy as np
 
 from ..arrays import RandomKey
 from ..cost import Cost
-from ..evaluation import stream_for
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
 from ..references.ascents import Mode
 from ..remarks import Finding, Note, Refusal, Remark
+from ..rows import stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
 from .candidates import choose_start, modes_of_target
 from .choices import SCANNED

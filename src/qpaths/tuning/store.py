@@ -4,7 +4,6 @@ import dataclasses
 from typing import Any
 
 from ..cost import Cost
-from ..evaluation import Layout
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
@@ -16,6 +15,7 @@ from ..references.maps import TriangularMap
 from ..references.pulled import PulledMap
 from ..references.reference import Reference
 from ..remarks import Remark
+from ..rows import Layout
 from ..schedules import FixedSchedule
 from .choices import from_base
 from .compare import with_delta

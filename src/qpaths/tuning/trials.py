@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from ..cost import Cost
-from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, Mode
@@ -16,6 +15,7 @@ from ..references.components import Component
 from ..references.known import distinct
 from ..references.reference import Reference, share_lost, share_outside
 from ..remarks import Refusal, Shape, Source
+from ..rows import AbstractEvaluator, evaluator_of
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
 from .fits import blocks_of, num_for_blocks

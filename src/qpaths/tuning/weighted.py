@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 
 from ..arrays import quiet
-from ..evaluation import AbstractEvaluator, evaluator_of
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..references.components import Component
 from ..references.modulated import Design
+from ..rows import AbstractEvaluator, evaluator_of
 from ..standard_errors import tail_index
 
 POOREST, GOOD, ENOUGH = 0.005, 0.2, 0.5

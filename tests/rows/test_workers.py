@@ -9,8 +9,7 @@ import time
 
 import pytest
 
-from qpaths import workers
-from qpaths.workers import LostWorkersError, OtherVersionError, Workers, check_versions, versions
+from qpaths.rows import LostWorkersError, OtherVersionError, Workers, check_versions, versions, workers
 
 SPAWN = multiprocessing.get_context("spawn")
 

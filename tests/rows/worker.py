@@ -24,8 +24,8 @@ import numpy as np  # noqa: E402
 jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
-from qpaths.devices import Spread, taken  # noqa: E402
 from qpaths.models import evaluate_lower  # noqa: E402
+from qpaths.rows import Spread, taken  # noqa: E402
 
 KEY = jax.random.key(1)
 BASE = qp.MultivariateNormal(jnp.zeros(2), 9 * jnp.eye(2))

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.evaluation import HostEvaluator, layout_of, spread_over, together
-from qpaths.evaluation import spread as spreading
-from qpaths.workers import versions
+from qpaths.rows import HostEvaluator, layout_of, spread_over, together, versions
+from qpaths.rows import executors as spreading
 
 ROWS = np.random.default_rng(0).standard_normal((300, 3))
 

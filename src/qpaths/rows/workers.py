@@ -46,7 +46,7 @@ class _StoppedError(RuntimeError):
 def versions() -> dict[str, str]:
     """What must be equal in all processes for equal numbers, and for functions to travel."""
     python = ".".join(platform.python_version_tuple()[:2])
-    ours = importlib.import_module(__package__).__version__
+    ours = importlib.import_module(__package__.partition(".")[0]).__version__
     return {"qpaths": ours, "python": python} | {name: importlib.metadata.version(name) for name in _PACKAGES}
 
 

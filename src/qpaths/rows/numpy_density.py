@@ -6,8 +6,8 @@ import jax
 import numpy as np
 
 from ..densities import PointError, called, forgiving_in
+from .executors import BATCH, spread_of_call
 from .layout import Layout
-from .spread import BATCH, spread_of_call
 
 
 def spread_rows(

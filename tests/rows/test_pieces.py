@@ -6,17 +6,15 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths import evaluation
 from qpaths.annealing import Population
 from qpaths.arrays import HostStream, TracedStream
-from qpaths.evaluation import host
-from qpaths.evaluation.traced import of_rows
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper
-from qpaths.memory import Pieces, halving
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
 from qpaths.recipe import Recipe
+from qpaths.rows import Pieces, evaluator_of, halving, host
+from qpaths.rows.traced import of_rows
 from qpaths.tuning import chain_measure
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -152,7 +150,7 @@ def test_what_does_not_fit_at_all_says_what_to_do():
 def test_points_of_a_heavy_density_are_evaluated_a_few_at_once(monkeypatch):
     """A chunk of 128 points is filled up, so that fewer particles alone would need as much memory."""
     positions = np.random.default_rng(0).standard_normal((30, 2))
-    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)
+    evaluator = evaluator_of(PATH, HostStream((1,)), with_slopes=True)
     usual = evaluator.particles(positions, with_slopes=True)
     sizes = []
 
@@ -164,12 +162,12 @@ def test_points_of_a_heavy_density_are_evaluated_a_few_at_once(monkeypatch):
 
     qp.clear_cache()
     monkeypatch.setattr(host, "of_rows", heavy)
-    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)
+    evaluator = evaluator_of(PATH, HostStream((1,)), with_slopes=True)
     with pytest.warns(UserWarning, match=WORDS) as found:
         few = evaluator.particles(positions, with_slopes=True)
     assert "points at once: 16 from now on" in str(found[-1].message)
     assert min(sizes) == 16
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), few, usual)
-    evaluator = evaluation.evaluator_of(PATH, HostStream((1,)), with_slopes=True)  # remembers, without a warning
+    evaluator = evaluator_of(PATH, HostStream((1,)), with_slopes=True)  # remembers, without a warning
     evaluator.particles(positions, with_slopes=True)
     qp.clear_cache()

@@ -8,7 +8,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import stream_of
-from qpaths.evaluation import HostEvaluator, Layout, TracedEvaluator, clear_cache, evaluator_of, layout_of
+from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, clear_cache, evaluator_of, layout_of
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: jnp.where(x[0] > -1.0, 3.0 * x[1] - jnp.exp(x[1]) - 0.5 * jnp.sum(x**2), -jnp.inf))
@@ -81,7 +81,7 @@ def chunks_of(monkeypatch):
     """Sets the sizes of chunks; programs that were compiled for another are forgotten."""
 
     def set_sizes(large, small):
-        monkeypatch.setattr("qpaths.evaluation.host.CHUNKS", (large, small))
+        monkeypatch.setattr("qpaths.rows.host.CHUNKS", (large, small))
         clear_cache()
 
     yield set_sizes

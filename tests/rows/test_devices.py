@@ -16,10 +16,9 @@ import qpaths as qp
 from qpaths.annealing import on_devices
 from qpaths.arrays import HostStream
 from qpaths.cost import Cost
-from qpaths.devices import Spread
-from qpaths.evaluation import evaluator_of
 from qpaths.kernels import AbstractKernel
 from qpaths.kernels.base import Info
+from qpaths.rows import Spread, evaluator_of
 
 WORKER = Path(__file__).with_name("worker.py")
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

@@ -56,7 +56,7 @@ class AbstractEvaluator(abc.ABC):
       run costs.
     - `log_density`, `log_ratio`, `derivative`, `derivatives` and `score` are arithmetic on what was found before.
 
-    `qpaths.evaluation.evaluator_of(path, stream, with_slopes=...)` makes the evaluator of a run.
+    `qpaths.rows.evaluator_of(path, stream, with_slopes=...)` makes the evaluator of a run.
 
     The tutorial [Write a kernel](tutorials/own_kernel.md) has a complete example. Algorithms call it with all particles
     at once: calls with single rows are slow.
@@ -67,8 +67,8 @@ class AbstractEvaluator(abc.ABC):
         >>> import qpaths as qp
         >>> base = qp.Density(lambda x: -x[0], lambda key: jax.random.exponential(key, (1,)))
         >>> path = qp.GeometricPath(base, lambda x: -3.0 * x[0])
-        >>> stream = qp.evaluation.stream_for(jax.random.key(0), path)
-        >>> evaluator = qp.evaluation.evaluator_of(path, stream, with_slopes=False)
+        >>> stream = qp.rows.stream_for(jax.random.key(0), path)
+        >>> evaluator = qp.rows.evaluator_of(path, stream, with_slopes=False)
 
         >>> particles = evaluator.particles(np.ones((2, 1)), with_slopes=False)  # evaluates both densities
         >>> evaluator.log_density(0.5, particles.features).tolist()  # evaluates nothing

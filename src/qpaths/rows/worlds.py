@@ -5,13 +5,13 @@ from typing import Any
 import jax
 
 from ..arrays import HostStream, TracedStream, is_traced, stream_of
-from .base import AbstractEvaluator
+from .evaluator import AbstractEvaluator
 from .host import HostEvaluator
 from .layout import any_numpy, layout_of
 from .traced import TracedEvaluator
 
 
-def on_host(*parts: Any) -> bool:
+def runs_on_host(*parts: Any) -> bool:
     """Whether a run of these parts is stepped on the host: outside any transformation, and without an accelerator."""
     return not is_traced(parts) and (on_cpu() or any_numpy(parts))
 
@@ -45,7 +45,7 @@ def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | Trac
         return key
     if not isinstance(key, jax.Array):
         raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
-    return stream_of(key, host=on_host(*parts, key) or (pilots and not is_traced(parts, key)))
+    return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
 
 
 def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> AbstractEvaluator:

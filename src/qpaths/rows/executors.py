@@ -21,8 +21,8 @@ import jax
 import numpy as np
 
 from ..arrays import one_thread
-from ..workers import Workers, check_versions, versions
 from .packing import pack, unpack
+from .workers import Workers, check_versions, versions
 
 BATCH = 32
 """Rows of one call of a batched NumPy density. Always as many, because sums over a batch may depend on its size."""

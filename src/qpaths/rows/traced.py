@@ -15,7 +15,7 @@ from .._types import Rows
 from ..arrays import TracedStream
 from ..densities import DensityLike, evaluate, sampler_of
 from ..paths.base import AbstractPath
-from .base import AbstractEvaluator
+from .evaluator import AbstractEvaluator
 from .layout import Layout
 
 

@@ -14,15 +14,14 @@ import numpy as np
 
 from .._types import Rows
 from ..arrays import HostStream, in_precision, is_double, to_host
-from ..chunks import in_chunks
 from ..densities import DensityLike, is_numpy, sampler_of
-from ..memory import Pieces
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
-from .base import AbstractEvaluator
+from .evaluator import AbstractEvaluator
+from .executors import spread_of_call
 from .layout import Layout, traced_layout
 from .numpy_density import check_draws, numpy_row, spread_rows
-from .spread import spread_of_call
+from .pieces import Pieces, in_chunks
 from .traced import draws, of_rows
 
 CHUNKS = (2048, 128)
