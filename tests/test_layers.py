@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
@@ -123,16 +121,18 @@ def _imports(path):
                 yield from (".".join([*above, alias.name]) for alias in node.names)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_imports_only_from_lower_layers(path):
-    module = _name(path)
-    folder = module.split(".")[0]
-    for imported in _imports(path):
-        same_folder = imported.split(".")[0] == folder and folder != "algorithms"
-        allowed = _layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))
-        assert allowed, f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})"
+def test_imports_only_from_lower_layers():
+    wrong = []
+    for path in MODULES:
+        module = _name(path)
+        folder = module.split(".")[0]
+        for imported in _imports(path):
+            same_folder = imported.split(".")[0] == folder and folder != "algorithms"
+            if not (_layer(imported) < _layer(module) or (same_folder and _layer(imported) <= _layer(module))):
+                wrong.append(f"{module} (layer {_layer(module)}) imports {imported} (layer {_layer(imported)})")
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("path", MODULES, ids=_name)
-def test_every_file_says_what_lives_there(path):
-    assert ast.get_docstring(ast.parse(path.read_text())), f"{path} needs a first line that says what lives there"
+def test_every_file_says_what_lives_there():
+    silent = [str(path) for path in MODULES if not ast.get_docstring(ast.parse(path.read_text()))]
+    assert not silent, f"these need a first line that says what lives there: {silent}"
