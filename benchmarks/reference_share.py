@@ -30,7 +30,7 @@ from qpaths.references.composed import ComposedMap  # noqa: E402
 from qpaths.references.maps import TriangularMap  # noqa: E402
 from qpaths.references.pulled import PulledMap  # noqa: E402
 from qpaths.references.reference import Reference  # noqa: E402
-from qpaths.tuning import candidates, trials  # noqa: E402
+from qpaths.search import candidates, trials  # noqa: E402
 
 NAMES = ("sonar", "brownian", "lgcp30", "credit", "normal500")
 WANTED = 0.2
@@ -67,7 +67,7 @@ def finders(module):
             yield name, value
 
 
-FITS = ("qpaths.tuning.fits", "qpaths.tuning.weighted")
+FITS = ("qpaths.search.fits", "qpaths.search.weighted")
 
 
 def watch(clock):

@@ -21,8 +21,8 @@ import numpy as np
 import qpaths as qp
 from qpaths.models import load_vae, posterior_path, simulate
 from qpaths.numerics import log_mean_exp
-from qpaths.tuning import tune_chains
-from qpaths.tuning.chain_search import Search
+from qpaths.search import tune_chains
+from qpaths.search.chain_search import Search
 
 NUM_CHAINS = 10
 

@@ -33,7 +33,7 @@ ROOMS = {
     "models": ("extras", "decoders: bounds and training"),
     "testing": ("extras", "check_path, check_kernel, check_algorithm, problems with known answers"),
     "front_door": ("what you call", "evidence: endpoints, checks, limits, verdict"),
-    "tuning": ("what you call", "tune, choose_q, equalize: pilots in, a Recipe out"),
+    "search": ("what you call", "tune, choose_q, equalize: pilots in, a Recipe out"),
     "references": ("what you call", "distributions near the target to anneal from: ascents, maps, fits"),
     "algorithms": ("what you call", "AIS, SMC, BDMC, parallel tempering, thermodynamic integration, drive"),
     "annealing": ("the engine", "the population, one step, and the only loop over betas"),

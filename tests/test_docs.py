@@ -134,7 +134,7 @@ def test_examples_in_docstrings(path):
 
 
 def test_the_reference_shows_functions_and_not_the_modules_of_the_same_name():
-    """The site takes `from .tuning import tune` for the module `tuning/tune.py`."""
+    """The site takes `from .search import tune` for the module `search/tune.py`."""
     for node in ast.walk(ast.parse((SOURCE / "__init__.pyi").read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             folder = SOURCE.joinpath(*node.module.split("."))

@@ -14,7 +14,7 @@ import qpaths as qp
 from qpaths.experiments.paper.fig_varying_n import subsample
 from qpaths.experiments.paper.parts.datasets import load, logistic_regression
 from qpaths.experiments.paper.parts.published import figures
-from qpaths.tuning import ess_heuristic, rho_rule
+from qpaths.search import ess_heuristic, rho_rule
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper.md").read_text()

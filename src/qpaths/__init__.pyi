@@ -12,9 +12,9 @@ from . import remarks as remarks
 from . import results as results
 from . import rows as rows
 from . import schedules as schedules
+from . import search as search
 from . import standard_errors as standard_errors
 from . import testing as testing
-from . import tuning as tuning
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC
@@ -55,8 +55,8 @@ from .schedules import AdaptiveSchedule as AdaptiveSchedule
 from .schedules import FixedSchedule as FixedSchedule
 from .schedules import LinearSchedule as LinearSchedule
 from .schedules import SigmoidSchedule as SigmoidSchedule
-from .tuning import choose_q as choose_q
-from .tuning.equalize import equalize as equalize
-from .tuning.tune import tune as tune
+from .search import choose_q as choose_q
+from .search.equalize import equalize as equalize
+from .search.tune import tune as tune
 
 __version__: str

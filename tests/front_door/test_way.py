@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import qpaths as qp
 
 SOURCE = Path(qp.__file__).parent
-STAGES = {"tuning", "algorithms", "annealing", "models", "experiments", "adapters"}
+STAGES = {"search", "algorithms", "annealing", "models", "experiments", "adapters"}
 """Folders that do a part of the work; the others (kernels, evaluation, results, ...) are tools that every part uses."""
 
 
@@ -49,4 +49,4 @@ def test_each_folder_is_entered_once():
     target = qp.Density(lambda x: -2 * jnp.sum((x - 1.0) ** 2))
     way = _way(lambda: qp.evidence(base, target, key=jax.random.key(0), budget=20_000))
     print(" -> ".join(["front_door", *way]))
-    assert way == ["tuning", "algorithms"]
+    assert way == ["search", "algorithms"]

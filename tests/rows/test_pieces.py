@@ -15,7 +15,7 @@ from qpaths.models import TrainingSettings, importance_bounds, train_vae, traini
 from qpaths.recipe import Recipe
 from qpaths.rows import Pieces, evaluator_of, halving, host
 from qpaths.rows.traced import of_rows
-from qpaths.tuning import chain_measure
+from qpaths.search import chain_measure
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 PATH = qp.GeometricPath(BASE, qp.Density(lambda x: -2.0 * jnp.sum((x - 1.0) ** 2)))

@@ -13,7 +13,7 @@ from ..paths import AbstractPath
 from ..remarks import Note, Remark
 from ..rows import layout_of
 from ..schedules import FixedSchedule
-from ..tuning import tune_population
+from ..search import tune_population
 from .endpoints import path_given
 
 _CHAINS, _FEWEST_DISTRIBUTIONS = 64, 17

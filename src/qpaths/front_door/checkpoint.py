@@ -12,7 +12,7 @@ from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
 from ..rows import Layout
-from ..tuning.store import from_tree, to_tree
+from ..search.store import from_tree, to_tree
 
 
 class CallState(NamedTuple):

@@ -22,7 +22,7 @@ from ..references.known import distinct
 from ..remarks import Finding, Note, Remark, Stop
 from ..results import CollapsedError, Result, Status
 from ..rows import Layout, LostWorkersError, evaluator_of, spread_over, stream_for
-from ..tuning import tune_population
+from ..search import tune_population
 from ..verdict import Verdict
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File

@@ -15,7 +15,7 @@ from ..numerics import log_ess
 from ..references.ascents import Mode, modes_at
 from ..references.known import Missing, Sample, distinct, missing_mass
 from ..rows import AbstractEvaluator
-from ..tuning.trials import TYPICAL_GRADIENTS, climbable
+from ..search.trials import TYPICAL_GRADIENTS, climbable
 from .checkpoint import CallState
 from .checks import COST as CHECKS_COST
 from .checks import Balance, balance, drift_of_draws

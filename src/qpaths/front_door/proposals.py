@@ -14,7 +14,7 @@ from ..references.curves import fit_map
 from ..references.reference import Reference
 from ..remarks import Refusal
 from ..rows import AbstractEvaluator, Layout
-from ..tuning.choices import BASE_SHARE
+from ..search.choices import BASE_SHARE
 
 Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]

@@ -26,8 +26,8 @@ from ...families import Normal
 from ...kernels import HMC, AbstractKernel, RandomWalk
 from ...recipe import Recipe
 from ...schedules import AbstractFixedSchedule
-from ...tuning import choose_q, equalize, tune
-from ...tuning.pilot import run_pilot
+from ...search import choose_q, equalize, tune
+from ...search.pilot import run_pilot
 from ..experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, group
 from ..judging import all_of, judge
 from ..settings import check_numbers, check_words

@@ -32,8 +32,8 @@ from ...kernels import HMC, AbstractKernel, RandomWalk
 from ...paths import AbstractPath, QPath
 from ...recipe import Recipe
 from ...schedules import LinearSchedule
-from ...tuning import equalize, tune
-from ...tuning.pilot import run_pilot
+from ...search import equalize, tune
+from ...search.pilot import run_pilot
 from ..errors import UserError
 from ..experiment import Experiment, Run, Settings
 from ..settings import check_numbers, check_words

@@ -32,7 +32,7 @@ from ....models import (
 from ....models.omniglot import find_omniglot
 from ....recipe import Recipe
 from ....schedules import FixedSchedule, LinearSchedule
-from ....tuning import tune
+from ....search import tune
 from ...errors import UserError
 from ...experiment import Run, Settings
 from ...settings import check_numbers, check_words

@@ -19,7 +19,7 @@ from ....densities import Density
 from ....kernels import RandomWalk
 from ....recipe import Recipe
 from ....schedules import AdaptiveSchedule
-from ....tuning import choose_q, tune
+from ....search import choose_q, tune
 from ...experiment import Settings
 from .datasets import load, logistic_regression
 from .published import delta_grid

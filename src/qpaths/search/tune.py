@@ -33,7 +33,7 @@ def tune(
 ) -> Recipe:
     """Choose reference, q, schedule and kernel; `path, schedule, kernel = tune(path, key=key)`.
 
-    Everything is frozen, so AIS and SMC with the recipe are unbiased. `qpaths.tuning.tune_population` has the details.
+    Everything is frozen, so AIS and SMC with the recipe are unbiased. `qpaths.search.tune_population` has the details.
 
     Args:
         path: A path, or a function that makes the path of one of the `problems`.
@@ -49,7 +49,7 @@ def tune(
 
     With `num_gradients` the run is made of chains of that many gradients each (AIS, BDMC), and the budget is that of
     `num_chains` chains. Further options are then `num_leapfrog` and `q`, which fix what would otherwise be chosen,
-    `problems` and `target_samples`: see `qpaths.tuning.tune_chains`.
+    `problems` and `target_samples`: see `qpaths.search.tune_chains`.
 
     See [Choosing q, schedule, kernel and reference](tutorials/choosing.md). What the pilots never visit, the recipe
     does not cover.

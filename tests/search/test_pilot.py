@@ -6,7 +6,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
-from qpaths.tuning.pilot import _KEPT, _MOST_MOVES, run_pilot
+from qpaths.search.pilot import _KEPT, _MOST_MOVES, run_pilot
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 PATH = qp.GeometricPath(BASE, qp.Density(lambda x: -20.0 * jnp.sum((x - 1.5) ** 2)))

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from qpaths.numerics import log_ess, log_power_mean_pair
-from qpaths.tuning import ess_heuristic, rho_rule
+from qpaths.search import ess_heuristic, rho_rule
 
 RATIOS = -np.square(np.random.default_rng(0).normal(size=400) - 3)
 WALL = np.where(np.arange(1000) < 320, np.linspace(-3, 0, 1000), -np.inf)

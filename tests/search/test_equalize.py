@@ -52,7 +52,7 @@ def test_exact_draws_of_the_target_equalize_the_discrepancy(key):
 
 
 def test_number_of_distributions_for_an_accuracy():
-    found = qp.tuning.Equalized(qp.FixedSchedule([0.0, 1.0]), 2.0, 1)
+    found = qp.search.Equalized(qp.FixedSchedule([0.0, 1.0]), 2.0, 1)
     assert found.num_for(0.1) == 21
     assert found.num_for(100.0) == 2
     with pytest.raises(ValueError, match="must be positive"):

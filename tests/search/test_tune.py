@@ -13,12 +13,12 @@ from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.recipe import Recipe
 from qpaths.references.reference import Reference
 from qpaths.remarks import Note
+from qpaths.search import chain_search
+from qpaths.search.chain_measure import Candidate, Measured, Problems, group_ends, measure
+from qpaths.search.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
+from qpaths.search.for_population import _ENOUGH_PARTICLES, _STUCK, _num_steps
+from qpaths.search.pilot import run_pilot
 from qpaths.testing import check_algorithm
-from qpaths.tuning import chain_search
-from qpaths.tuning.chain_measure import Candidate, Measured, Problems, group_ends, measure
-from qpaths.tuning.chain_search import Search, Trial, best_of, improve, with_leapfrog, with_q
-from qpaths.tuning.for_population import _ENOUGH_PARTICLES, _STUCK, _num_steps
-from qpaths.tuning.pilot import run_pilot
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 WIDTH = 0.1

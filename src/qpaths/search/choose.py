@@ -43,9 +43,9 @@ def choose_q(
       fresh runs, beyond noise.
     - `"ess"`: the paper's heuristic (Algorithm 1): the first beta and q at which half of the draws from the base are
       effective, the best of 100 restarts of Powell's method. A fixed `schedule` fixes the first beta.
-      `qpaths.tuning.ess_heuristic` also returns the beta, and takes other numbers of restarts.
+      `qpaths.search.ess_heuristic` also returns the beta, and takes other numbers of restarts.
     - `"rho"`: `q = 1 - 1 / max |log w|` over draws from the base (eq. rho_choice), where nothing overflows; q = 0 where
-      every |log w| is below 1. `qpaths.tuning.rho_rule` takes weights.
+      every |log w| is below 1. `qpaths.search.rho_rule` takes weights.
     - `"grid"`: the delta with the smallest median error of SMC against a known `log_evidence`.
 
     Args:

@@ -9,8 +9,8 @@ import qpaths as qp
 from qpaths.arrays import stream_of
 from qpaths.numerics import log_ess
 from qpaths.rows import evaluator_of
-from qpaths.tuning import ess_heuristic
-from qpaths.tuning.compare import Contest, compare, with_delta
+from qpaths.search import ess_heuristic
+from qpaths.search.compare import Contest, compare, with_delta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: -0.5 * jnp.sum((x - 1.0) ** 2) / 0.25)
@@ -109,12 +109,12 @@ def test_a_q_that_does_not_reach_the_target_is_dropped(key, monkeypatch):
     """Of adaptive runs to a narrow target the mixture takes two to four steps and the geometric path nine."""
     path = qp.GeometricPath(BASE, NARROW)
     deltas, kernel = np.array([0.0, 1.0]), qp.RandomWalk(1)
-    monkeypatch.setattr("qpaths.tuning.compare._MAX_STEPS", 6)
+    monkeypatch.setattr("qpaths.search.compare._MAX_STEPS", 6)
     key = stream_of(key, host=True)
     winner = compare(path, deltas, None, kernel, 200, 2, key=key)
     assert winner.delta == 1.0
     assert winner.num_dropped == 1
-    monkeypatch.setattr("qpaths.tuning.compare._MAX_STEPS", 1)
+    monkeypatch.setattr("qpaths.search.compare._MAX_STEPS", 1)
     with pytest.raises(RuntimeError, match=r"no adaptive run reached beta = 1 in 1 steps for any of the deltas \[0.0"):
         compare(path, deltas, None, kernel, 200, 2, key=key)
 
