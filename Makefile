@@ -7,7 +7,7 @@ INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint c
 
 .PHONY: demo test lint types format docs docs-serve prose package benchmark clean
 
-demo: $(VENV)/.dev
+demo: $(VENV)/.demo
 	$(BIN)/qpaths demo
 
 test: $(VENV)/.dev
@@ -39,7 +39,7 @@ docs-serve: $(VENV)/.docs
 
 # Spelling and style of docs and docstrings. Exceptions: `tool.codespell` in pyproject.toml, and docs/check_prose.py.
 prose: $(VENV)/.docs
-	$(BIN)/codespell *.md docs src tests benchmarks examples
+	$(BIN)/codespell *.md docs src paper tests benchmarks examples
 	$(BIN)/python docs/check_prose.py
 	if [ -f ../shared/checks/prose.py ]; then $(BIN)/python ../shared/checks/prose.py; fi
 
@@ -53,10 +53,15 @@ benchmark: $(VENV)/.dev
 clean:
 	rm -rf $(VENV) .jax_cache site .mypy_cache .pytest_cache .ruff_cache
 
-$(VENV)/.dev: pyproject.toml constraints.txt
+# The command line and the paper's experiments, for users who only look.
+$(VENV)/.demo: pyproject.toml paper/pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "qpaths needs Python 3.11 or newer: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) --editable '.[dev]'
+	$(INSTALL) --editable '.[cli]' --editable paper
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.demo
+	$(INSTALL) --editable '.[dev]' --editable paper
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.dev

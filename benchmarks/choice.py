@@ -23,9 +23,9 @@ jax.config.update("jax_enable_x64", True)
 warnings.simplefilter("ignore")
 
 import qpaths as qp  # noqa: E402
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
-from qpaths.experiments.paper.parts.published import TRUTHS  # noqa: E402
-from qpaths.experiments.store import Store  # noqa: E402
+from qpaths_paper.harness.store import Store  # noqa: E402
+from qpaths_paper.parts.datasets import load, logistic_regression  # noqa: E402
+from qpaths_paper.parts.published import TRUTHS  # noqa: E402
 
 
 def show(*cells):

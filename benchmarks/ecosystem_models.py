@@ -13,7 +13,7 @@ from jax.scipy.stats import norm
 from scipy.integrate import quad
 
 from qpaths.adapters import from_numpyro, from_prior, from_pymc
-from qpaths.experiments.paper.parts.datasets import load
+from qpaths_paper.parts.datasets import load
 
 Y = np.array([1.2, 0.4, 0.9])
 ORDERED = dist.TransformedDistribution(dist.Normal(0, 1).expand([3]).to_event(1), dist.transforms.OrderedTransform())

@@ -19,9 +19,9 @@ jax.config.update("jax_enable_x64", "float32" not in sys.argv)
 
 import qpaths as qp  # noqa: E402
 from qpaths import testing  # noqa: E402
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
 from qpaths.testing.algorithms import replicate  # noqa: E402
 from qpaths.testing.gridworld import GridMetropolis  # noqa: E402
+from qpaths_paper.parts.datasets import load, logistic_regression  # noqa: E402
 
 NUM = 1000
 QS = (1.0, 0.999)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve()
 RESULTS = HERE.parent / "results" / "first_answer.md"
-DATA = HERE.parents[1] / "src" / "qpaths" / "experiments" / "paper" / "parts" / "data"
+DATA = HERE.parents[1] / "paper" / "src" / "qpaths_paper" / "parts" / "data"
 NUM_CALLS = 20
 """Further calls over which the growth of memory is measured."""
 NUM_IMPORTS = 7
@@ -73,7 +73,7 @@ def readme_problem():
 
 
 def regression_problem(name):
-    from qpaths.experiments.paper.parts.datasets import load, logistic_regression
+    from qpaths_paper.parts.datasets import load, logistic_regression
 
     base, target = logistic_regression(load(name))
     return {"base": base, "target": target}
@@ -121,7 +121,7 @@ def growth(make_new, clear):
 
 
 def predictors_of(name):
-    """As `qpaths.experiments.paper.parts.datasets.load`, for interpreters that have neither qpaths nor JAX."""
+    """As `qpaths_paper.parts.datasets.load`, for interpreters that have neither qpaths nor JAX."""
     import numpy as np
 
     table = np.genfromtxt(DATA / f"{name}.csv", delimiter=",", dtype=str)

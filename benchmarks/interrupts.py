@@ -33,7 +33,7 @@ def answer_of_evidence(folder):
 
 
 def answer_of_run(folder):
-    from qpaths.experiments.store import Store
+    from qpaths_paper.harness.store import Store
 
     with Store.open(folder) as store:
         return json.dumps(sorted((str(row.settings), row.seed, str(row.values)) for row in store.rows()))
@@ -64,7 +64,7 @@ def check(number, process, output, folder):
 
 
 def count_rows(folder):
-    from qpaths.experiments.store import Store
+    from qpaths_paper.harness.store import Store
 
     with Store.open(folder) as store:
         return store.count()

@@ -14,7 +14,7 @@ from jax.scipy.stats import norm
 from problems import Problem, log_integral, standard_normal
 
 import qpaths as qp
-from qpaths.experiments.paper.parts.datasets import load, log_sigmoid, logistic_regression
+from qpaths_paper.parts.datasets import load, log_sigmoid, logistic_regression
 
 DATA = Path(__file__).parent / "data"
 

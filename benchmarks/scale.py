@@ -24,10 +24,10 @@ import jax
 import numpy as np
 
 import qpaths as qp
-from qpaths.experiments import sweep as sweeping
-from qpaths.experiments.registry import VARIABLE, find
-from qpaths.experiments.report import write_report
-from qpaths.experiments.store import Store
+from qpaths_paper.harness import sweep as sweeping
+from qpaths_paper.harness.registry import VARIABLE, find
+from qpaths_paper.harness.report import write_report
+from qpaths_paper.harness.store import Store
 
 HERE = Path(__file__).parent
 POINT = 0.02

@@ -21,7 +21,7 @@ import numpy as np
 jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
+from qpaths_paper.parts.datasets import load, logistic_regression  # noqa: E402
 
 ROUNDS, MOVES, CHUNK = 5, 5, 2000
 RUNS = {

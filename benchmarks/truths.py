@@ -28,8 +28,8 @@ from problems import dimension_of, log_integral  # noqa: E402
 from targets import PROBLEMS  # noqa: E402
 
 import qpaths as qp  # noqa: E402
-import qpaths.experiments.paper.parts  # noqa: E402
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression  # noqa: E402
+import qpaths_paper.parts  # noqa: E402
+from qpaths_paper.parts.datasets import load, logistic_regression  # noqa: E402
 
 BRIDGES = {"sonar": {"num_stages": 6, "num_moves": 150, "num_replicates": 6}, "ionosphere": {"num_replicates": 12}}
 """Settings of bridge sampling for the posteriors that are farthest from normal."""
@@ -165,7 +165,7 @@ def of_the_paper(num, budget):
             "mean_reported_standard_error": round(float(np.mean([r.log_evidence_se for r in results])), 5),
         }
         print(name, truths[name], flush=True)
-    folder = pathlib.Path(qpaths.experiments.paper.parts.__path__[0]) / "data"
+    folder = pathlib.Path(qpaths_paper.parts.__path__[0]) / "data"
     (folder / "truths.json").write_text(json.dumps(truths, indent=1) + "\n", encoding="utf-8")
 
 

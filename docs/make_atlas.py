@@ -14,9 +14,9 @@ from pathlib import Path
 import matplotlib as mpl
 import numpy as np
 
-from qpaths.experiments.folders import load
-from qpaths.experiments.paper.parts.atlas_figures import LABELS, TUNED, Cell, Gain, cells_of, losers, pictures, winners
-from qpaths.experiments.paper.parts.atlas_problems import PROBLEMS
+from qpaths_paper.harness.folders import load
+from qpaths_paper.parts.atlas_figures import LABELS, TUNED, Cell, Gain, cells_of, losers, pictures, winners
+from qpaths_paper.parts.atlas_problems import PROBLEMS
 
 DOCS = Path(__file__).parent
 FOLDER, PAGE, PICTURE = DOCS / "atlas", DOCS / "atlas.md", DOCS / "pictures" / "atlas_map.png"

@@ -12,7 +12,6 @@ PICTURE = ROOT / "docs" / "pictures" / "layers.svg"
 
 BANDS = {
     "command line": ("#ede7f6", "#5e35b1"),
-    "experiments": ("#e3e8f8", "#3949ab"),
     "extras": ("#e0f2f1", "#00796b"),
     "what you call": ("#fde8e4", "#c0392b"),
     "the engine": ("#fdf0d9", "#b9770e"),
@@ -24,9 +23,7 @@ BANDS = {
 
 ROOMS = {
     "__main__": ("command line", "python -m qpaths"),
-    "cli": ("command line", "the qpaths command: evidence, run, report, demo"),
-    "experiments.paper": ("experiments", "one file per table or figure of the paper"),
-    "experiments": ("experiments", "the harness: sweep, store, judging, report"),
+    "cli": ("command line", "the qpaths command: evidence, compare, and what paper/ adds"),
     "plotting": ("extras", "figures of paths and results"),
     "result_plots": ("extras", "figures of results"),
     "adapters": ("extras", "models of NumPyro and PyMC, priors as objects, draws, ArviZ, BlackJAX"),

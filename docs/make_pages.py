@@ -24,10 +24,10 @@ import re
 import sys
 from pathlib import Path
 
-from qpaths.experiments.folders import Stored, load_all
-from qpaths.experiments.page import render
-from qpaths.experiments.registry import find
-from qpaths.experiments.settings import rehearsed
+from qpaths_paper.harness.folders import Stored, load_all
+from qpaths_paper.harness.page import render
+from qpaths_paper.harness.registry import find
+from qpaths_paper.harness.settings import rehearsed
 
 DOCS = Path(__file__).parent
 _PLACE = re.compile(r"<!-- rows ([\w-]+?) (\w+)(?: ((?:(?!-->).)*?))? -->.*?<!-- end -->", flags=re.DOTALL)

@@ -1,6 +1,7 @@
-"""Build sdist and wheel, install the wheel into a fresh environment, and use it there: what `make package` runs.
+"""Build sdist and wheels, install them into a fresh environment, and use them there: what `make package` runs.
 
-The wheel is built from the sdist, so both are tried. Needs a package index for the dependencies.
+The wheel is built from the sdist, so both are tried. The paper's package comes later, so that the library is also tried
+without it. Needs a package index for the dependencies.
 """
 
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 LARGEST = 3_000_000
 """Bytes that the wheel may have."""
-NEEDED = {f"qpaths/{name}" for name in ("py.typed", "__init__.pyi", "experiments/report.css", "models/data/vae.json")}
+NEEDED = {f"qpaths/{name}" for name in ("py.typed", "__init__.pyi", "models/data/vae.json")}
 """Files that are no modules and must come with it."""
 USE = """
 import qpaths, sys
@@ -38,9 +39,11 @@ def check(folder: Path) -> None:
     size = wheel.stat().st_size
     if size > LARGEST:
         sys.exit(f"{wheel.name} has {size / 1e6:.2f} MB, and {LARGEST / 1e6:.0f} MB are allowed.")
-    missing = NEEDED - set(zipfile.ZipFile(wheel).namelist())
-    if missing:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    if missing := NEEDED - names:
         sys.exit(f"{wheel.name} lacks {', '.join(sorted(missing))}.")
+    if paper := [name for name in names if "paper" in name or "experiments" in name]:
+        sys.exit(f"{wheel.name} has {', '.join(sorted(paper))}, which belong to qpaths-paper.")
     home = folder / "fresh"
     venv.create(home, with_pip=True)
     pip = [home / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet", "install"]
@@ -50,6 +53,13 @@ def check(folder: Path) -> None:
     version = run(home / "bin" / "qpaths", "--version", cwd=folder)
     if version.split()[-1] != used.split()[0] or used.split()[0] not in wheel.name:
         sys.exit(f"the versions differ: {version}, {used.split()[0]} and {wheel.name}.")
+    listed = subprocess.run([home / "bin" / "qpaths", "list"], capture_output=True, text=True, check=False)
+    if listed.returncode != 2 or "pip install qpaths-paper" not in listed.stderr:
+        sys.exit(f"`qpaths list` without qpaths-paper does not say how to install it:\n{listed.stdout}{listed.stderr}")
+    run(sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", folder, ROOT / "paper")
+    run(*pip, "--constraint", ROOT / "constraints.txt", *folder.glob("qpaths_paper-*.whl"))
+    if "table1" not in run(home / "bin" / "qpaths", "list", cwd=folder):
+        sys.exit("`qpaths list` does not show the experiments of qpaths-paper.")
     print(f"{version}: wheel {size / 1e6:.2f} MB, sdist {sdist.stat().st_size / 1e6:.2f} MB, installed and imported")
 
 

@@ -31,7 +31,7 @@ OUTER = sorted(
     and not path.stem.startswith("__")
     and path.stem not in INNER
 )
-_hook = install_import_hook(OUTER, "beartype.beartype")
+_hook = install_import_hook([*OUTER, "qpaths_paper"], "beartype.beartype")
 
 # What the imports made stays, and most of what compilation makes does too: with the usual settings Python spends a
 # twentieth of the time on looking for garbage there.

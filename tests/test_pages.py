@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from qpaths.experiments.registry import find
-from qpaths.experiments.settings import rehearsed
+from qpaths_paper.harness.registry import find
+from qpaths_paper.harness.settings import rehearsed
 
 DOCS = Path(__file__).parents[1] / "docs"
 MAKE = runpy.run_path(str(DOCS / "make_pages.py"))

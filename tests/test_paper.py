@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.experiments.paper.fig_varying_n import subsample
-from qpaths.experiments.paper.parts.datasets import load, logistic_regression
-from qpaths.experiments.paper.parts.published import figures
 from qpaths.search import ess_heuristic, rho_rule
+from qpaths_paper.experiments.fig_varying_n import subsample
+from qpaths_paper.parts.datasets import load, logistic_regression
+from qpaths_paper.parts.published import figures
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper.md").read_text()
@@ -28,14 +28,14 @@ def test_no_cell_is_empty():
 
 
 def test_every_test_on_the_page_exists():
-    named = set(re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE))
+    named = set(re.findall(r"`((?:paper/)?tests/[\w/]+\.py)::(\w+)`", PAGE))
     assert len(named) > 60
     for file, name in named:
         assert f"def {name}(" in (ROOT / file).read_text(), f"{file} has no {name}"
 
 
 def test_every_name_on_the_page_exists():
-    names = set(re.findall(r"`(qpaths\.[\w.]+)`", PAGE))
+    names = set(re.findall(r"`(qpaths(?:_paper)?\.[\w.]+)`", PAGE))
     assert len(names) > 50
     for name in names:
         _find(name)

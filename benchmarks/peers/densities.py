@@ -14,7 +14,7 @@ import numpy as np
 
 HERE = Path(__file__).resolve()
 SUITE = HERE.parents[1] / "data"
-PAPER = HERE.parents[2] / "src" / "qpaths" / "experiments" / "paper" / "parts" / "data"
+PAPER = HERE.parents[2] / "paper" / "src" / "qpaths_paper" / "parts" / "data"
 LOG_ROOT = 0.5 * np.log(2 * np.pi)
 
 

@@ -3,8 +3,8 @@
 import hashlib
 import time
 
-from qpaths.experiments.experiment import Claim, Experiment, Run, Sheet, group
-from qpaths.experiments.judging import yes_or_no
+from qpaths_paper.harness.experiment import Claim, Experiment, Run, Sheet, group
+from qpaths_paper.harness.judging import yes_or_no
 
 
 def _runs(settings, num_seeds):

@@ -1,6 +1,5 @@
 """The command line, as a user calls it."""
 
-import resource
 import runpy
 import subprocess
 import sys
@@ -10,9 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import qpaths as qp
-from qpaths.cli import app
-from qpaths.experiments.registry import find_all
-from qpaths.experiments.store import Store
+from qpaths.cli import app, errors
 
 
 def _call(*arguments):
@@ -20,22 +17,13 @@ def _call(*arguments):
 
 
 def test_the_package_runs_as_the_command(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["qpaths", "list"])
+    monkeypatch.setattr(sys, "argv", ["qpaths", "--version"])
     for name in ("end_on_signals", "ignore_signals"):  # the signals of the tests are their own
         monkeypatch.setattr(f"qpaths.cli.commands.{name}", lambda: None)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("qpaths", run_name="__main__")
     assert ended.value.code == 0
-    assert "table1" in capsys.readouterr().out
-
-
-def test_demo_compares_three_paths(tmp_path):
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "new"), "--particles", "4000"])
-    assert done.exit_code == 0, done.output
-    assert all(label in done.output for label in ("geometric", "0.9979", "tuned", "chosen:"))
-    picture = tmp_path / "new" / "demo.png"
-    assert str(picture) in done.output.replace("\n", "")
-    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert capsys.readouterr().out == f"qpaths {qp.__version__}\n"
 
 
 def test_evidence_of_a_file(tmp_path):
@@ -152,7 +140,7 @@ def test_help_imports_nothing_heavy():
         "    print(sorted({'jax', 'numpy', 'matplotlib', 'scipy', 'equinox'} & set(sys.modules)), file=sys.stderr)\n"
         "    print(resource.getrusage(resource.RUSAGE_SELF).ru_utime, file=sys.stderr)"
     )
-    for arguments in (["--help"], ["run", "--help"]):
+    for arguments in (["--help"], ["evidence", "--help"], ["run", "--help"]):
         done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         assert "Usage" in done.stdout
@@ -162,53 +150,27 @@ def test_help_imports_nothing_heavy():
 
 
 def test_every_command_has_help():
-    for command in ("list", "run", "report", "demo", "evidence", "compare", "data"):
+    for command in ("evidence", "compare"):
         done = _call(command, "--help")
         assert done.exit_code == 0
         assert "Usage" in done.output
 
 
-def test_list_shows_every_experiment():
-    done = _call("list")
-    assert done.exit_code == 0
-    for name, experiment in find_all().items():
-        assert name in done.output
-        assert experiment.duration in done.output
-
-
-def test_a_run_is_stored_and_goes_on(tmp_path):
-    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
-    assert done.exit_code == 0, done.output
-    assert "0 of 4 runs" in done.stderr
-    assert "holds" in done.stdout
-    assert "rehearsal" in done.stdout
-    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
-    assert done.exit_code == 0
-    assert done.stderr == "4 of 4 runs\n"
+@pytest.mark.parametrize("command", ["list", "run", "report", "demo", "data"])
+def test_commands_of_the_paper_say_how_to_install_them(command, monkeypatch):
+    monkeypatch.setattr(errors, "_added", dict)
+    done = _call(command, "fig2")
+    assert done.exit_code == 2
+    assert "which is not installed: pip install qpaths-paper" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert "evidence" in _call("--help").output
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["run", "fig22"], "no experiment 'fig22', did you mean 'fig2'?"),
-        (["run", "fig2", "--set", "num_beta=3"], "no setting 'num_beta', did you mean 'num_betas'?"),
-        (["run", "fig2", "--set", "num_betas=few"], "'num_betas' must be a whole number, got 'few'"),
-        (["run", "fig2", "--seeds", "3"], "nothing in fig2 is random"),
-        (["run", "fig_escort", "--set", "q=5", "--smoke"], "`q` must lie between 1 and 3"),
-        (["run", "table1", "--set", "datasets=iris", "--smoke"], "must be among pima, sonar, got 'iris'"),
-        (["run", "table1", "--set", "datasets=pima,iris"], "`datasets` must be among pima, sonar, got 'iris'"),
-        (["run", "fig2", "--smoke", "--out", "a_file"], "the folder a_file cannot be made (File exists)"),
-        (["run", "fig2", "--smoke", "--out", "a_file/in"], "the folder a_file/in cannot be made (Not a directory)"),
-        (["report", "nowhere"], "there is no folder nowhere"),
-        (["run"], "`qpaths run --help` shows what can be given"),
-        (["run", "fig4", "--seeds", "0"], "Invalid value for '--seeds'"),
-        (["run", "fig2", "--jobs", "x"], "Invalid value for '--jobs'"),
-        (["run", "fig2", "--jobs", "2", "--cluster", "tcp://head:8786"], "give one of the two"),
         (["go"], "No such command 'go'; `qpaths --help` shows what can be given"),
         (["--go"], "No such option: --go; `qpaths --help` shows what can be given"),
-        (["run", "fig2", "--set", "orders=1"], "the setting 'orders' is now called 'q'"),
-        (["run", "fig2", "--model", "paper"], "to change a setting of an experiment, give `--set model=VALUE`"),
-        (["data", "foo"], "there is no data set 'foo'. Data sets to check: omniglot"),
         (
             ["evidence", "ends.py"],
             "ends.py calls sys.exit(3): it must only define `model`, `prior` and `log_likelihood`, or",
@@ -218,7 +180,6 @@ def test_a_run_is_stored_and_goes_on(tmp_path):
 )
 def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "a_file").touch()
     (tmp_path / "ends.py").write_text("import sys\nsys.exit(3)\n")
     fails = "from scipy import stats\nprior = {'rate': stats.gamma(2)}\n"
     fails += "def log_likelihood(p):\n    raise RuntimeError('the solver failed')\n"
@@ -232,76 +193,13 @@ def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch)
 
 
 def test_debug_shows_a_wrong_usage_as_it_came():
-    done = _call("--debug", "run")
+    done = _call("--debug", "compare")
     assert done.exit_code == 2
     assert "Usage:" in done.stderr
 
 
-def test_a_damaged_row_is_told_before_the_sweep(tmp_path, monkeypatch):
-    experiment = find_all()["fig2"]
-    settings = {**experiment.settings, **experiment.smoke}
-    with Store.create(tmp_path, experiment, settings, 1) as store:
-        store.add(experiment.runs(settings, 1)[0], {}, store.add_environment({}), 1.0)
-        with store.connection:
-            store.connection.execute("UPDATE rows SET content = '[]'")
-    monkeypatch.setattr("qpaths.experiments.sweep._results", lambda *given: pytest.fail("the sweep began"))
-    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
-    assert done.exit_code == 2
-    assert "row 1 of" in done.stderr
-
-
-def test_a_folder_of_another_experiment_is_refused(tmp_path):
-    _call("run", "fig2", "--smoke", "--out", tmp_path)
-    done = _call("run", "fig3", "--smoke", "--out", tmp_path)
-    assert done.exit_code == 2
-    assert "holds runs of fig2, not of fig3" in done.stderr
-    with Store.open(tmp_path) as store:
-        assert store.count() == 4
-
-
-def test_a_fault_of_the_program_is_code_1(monkeypatch):
-    def broken():
-        raise KeyError("lost")
-
-    monkeypatch.setattr("qpaths.cli.console.find_all", broken)
-    done = _call("list")
-    assert done.exit_code == 1
-    assert done.stderr == "qpaths: unexpected KeyError: 'lost' (--debug shows where)\n"
-
-
-def test_ctrl_c_is_code_130(monkeypatch, tmp_path):
-    def interrupted(*given, **named):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("qpaths.experiments.sweep.sweep", interrupted)
-    done = _call("run", "fig2", "--smoke", "--out", tmp_path)
-    assert done.exit_code == 130
-    assert "the same command goes on from there" in done.stderr
-
-
 @pytest.mark.parametrize("place", ["before", "after"])
 def test_debug_shows_where_an_error_comes_from(place, tmp_path):
-    command = ["report", str(tmp_path)]
+    command = ["compare", str(tmp_path / "none")]
     done = _call(*(["--debug", *command] if place == "before" else [*command, "--debug"]))
-    assert "holds no runs" in str(done.exception)
-
-
-def test_a_full_disk_is_one_line(tmp_path):
-    """No file may grow beyond 150 kB: the database is refused room in the middle of the sweep."""
-    limit = 150_000
-    done = subprocess.run(
-        [sys.executable, "-c", "from qpaths.cli import main; main()", "run", "fig2", "--out", str(tmp_path)],
-        capture_output=True,
-        text=True,
-        check=False,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )
-    assert done.returncode == 2, done.stderr
-    assert "free some room on the disk" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
-    with Store.open(tmp_path) as store:
-        stored = len(store.rows())
-    assert 0 < stored < 4
-    assert _call("run", "fig2", "--out", tmp_path).exit_code == 0
-    with Store.open(tmp_path) as store:
-        assert len(store.rows()) == 4
+    assert "there is no result" in str(done.exception)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import qpaths as qp
 
 SOURCE = Path(qp.__file__).parent
-STAGES = {"search", "algorithms", "annealing", "models", "experiments", "adapters"}
+STAGES = {"search", "algorithms", "annealing", "models", "adapters"}
 """Folders that do a part of the work; the others (kernels, evaluation, results, ...) are tools that every part uses."""
 
 

@@ -25,7 +25,7 @@ def test_explorer_site_and_report_have_one_palette():
     sheets = [
         DOCS / "explorer" / "explorer.css",
         DOCS / "stylesheets" / "site.css",
-        ROOT / "src" / "qpaths" / "experiments" / "report.css",
+        ROOT / "paper" / "src" / "qpaths_paper" / "harness" / "report.css",
     ]
     first, *others = map(_palettes, sheets)
     assert all(other == first for other in others)

@@ -1,4 +1,7 @@
-"""The commands and their options. Each imports what it needs when it is called."""
+"""The commands and their options. Each imports what it needs when it is called.
+
+Other packages add commands through the entry point `qpaths.commands`; see `Commands`.
+"""
 
 import importlib
 from pathlib import Path
@@ -6,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from .errors import Commands, complain
+from .errors import Commands
 from .interrupts import end_on_signals, ignore_signals
 
 app = typer.Typer(
@@ -38,7 +41,7 @@ def _options(
     """Options before the command; `Commands` reads them."""
 
 
-def _use_double_precision() -> None:
+def use_double_precision() -> None:
     """Compute in float64.
 
     Evidence is a sum of many small numbers. The library leaves the precision to its user, and here we are the user.
@@ -48,99 +51,11 @@ def _use_double_precision() -> None:
     jax.config.update("jax_enable_x64", True)
 
 
-def _draw_to_files() -> None:
+def draw_to_files() -> None:
     """Draw pictures without a display."""
     import matplotlib as mpl
 
     mpl.use("Agg")
-
-
-@app.command("list")
-def list_experiments() -> None:
-    """List the experiments: each is a table or figure of the q-paths paper."""
-    _use_double_precision()
-    from .console import show_experiments
-
-    show_experiments()
-
-
-@app.command()
-def run(
-    name: Annotated[str, typer.Argument(help="An experiment; `qpaths list` shows them all.")],
-    smoke: Annotated[bool, typer.Option("--smoke", help="A small version, done in seconds: does it run?")] = False,
-    seeds: Annotated[int | None, typer.Option(help="Number of seeds, in place of the paper's.", min=1)] = None,
-    change: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; lists are separated by commas. Repeatable."),
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Worker processes. The rows do not depend on it.", min=1)] = 1,
-    cluster: Annotated[
-        str | None,
-        typer.Option(metavar="ADDRESS", help="Do the runs on a Dask cluster: the address of its scheduler."),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the rows.", show_default="out/NAME, or out/NAME-smoke")
-    ] = None,
-) -> None:
-    """Run an experiment, and compare the results with the paper.
-
-    Each run of the sweep is stored as it finishes. After any interruption the same command continues where it stopped.
-    More seeds are added to the stored ones; other settings need another folder.
-    """
-    _use_double_precision()
-    from .console import run_experiment
-
-    run_experiment(name, smoke=smoke, seeds=seeds, changes=change or [], jobs=jobs, cluster=cluster, out=out)
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="A folder of `qpaths run`, or one that holds several.")],
-    out: Annotated[Path | None, typer.Option(help="The page.", show_default="DIR/report.html")] = None,
-) -> None:
-    """Write one HTML page from stored runs: pictures, tables with the paper's numbers, settings and verdicts.
-
-    Nothing is computed again, and the page needs no other file.
-    """
-    _use_double_precision()
-    _draw_to_files()
-    from ..experiments.report import write_report
-
-    page = out or folder / "report.html"
-    unreadable = write_report(folder, page)
-    typer.echo(f"Report: {page.resolve()}")
-    if unreadable:
-        complain(f"{len(unreadable)} folders could not be drawn. The first: {unreadable[0].reason}", code=2)
-
-
-@app.command()
-def data(
-    name: Annotated[str, typer.Argument(help="The data set; a wrong name lists them all.")],
-    path: Annotated[
-        Path | None, typer.Argument(help="The file.", show_default="looked for here and in the folder QPATHS_DATA")
-    ] = None,
-) -> None:
-    """Check the file of a data set that does not ship with qpaths, or say where to get it."""
-    _use_double_precision()
-    from .console import show_data_set
-
-    show_data_set(name, path)
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the picture; made if it is missing.")] = Path("out"),
-    particles: Annotated[int, typer.Option(help="Particles of the two paths that are not tuned.", min=10)] = 4000,
-) -> None:
-    """Compute the evidence of a model with a geometric, the paper's and a tuned path, at equal cost.
-
-    The model is the logistic regression of the paper on the Pima data. Takes about ten seconds.
-    """
-    _use_double_precision()
-    _draw_to_files()
-    from .demo import run_demo
-
-    run_demo(out, particles, progress=True)
 
 
 @app.command()
@@ -167,8 +82,8 @@ def evidence(
     After an interruption the same command continues from its folder. The exit code is 0 if the answer looks sound, 3 if
     it is doubtful, 4 if it is wrong, and 2 for an error.
     """
-    _use_double_precision()
-    _draw_to_files()
+    use_double_precision()
+    draw_to_files()
     from .model_file import run_model_file
 
     limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}
@@ -187,8 +102,8 @@ def compare(
 
     Results on different data are an error where the models know their data.
     """
-    _use_double_precision()
-    _draw_to_files()
+    use_double_precision()
+    draw_to_files()
     from .model_file import compare_folders
 
     compare_folders(folders, picture)

@@ -3,13 +3,26 @@
 The line has what is wrong, what was given, and what to do. Tracebacks are for `--debug`.
 """
 
+import functools
+import importlib.metadata
 import sys
 from typing import Any, NoReturn
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from .interrupts import message
+
+_OF_THE_PAPER = {"data", "demo", "list", "report", "run"}
+"""Commands that `qpaths-paper` adds. The names are known here only to say how to install it."""
+
+
+@functools.cache
+def _added() -> dict[str, Any]:
+    """Return the commands that other installed packages add, by name."""
+    apps = [point.load() for point in importlib.metadata.entry_points(group="qpaths.commands")]
+    return {name: command for app in apps for name, command in get_group(app).commands.items()}
 
 
 class Commands(TyperGroup):
@@ -17,7 +30,24 @@ class Commands(TyperGroup):
 
     The exit code is 2 for what the user can fix, 1 for a fault of the program, 130 after Ctrl-C, and 143 after SIGTERM.
     `qpaths evidence` ends with 0, 3 or 4, the level of its verdict.
+
+    Another package adds its own commands with an entry point `qpaths.commands` that names its Typer application.
     """
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names of all commands, those of other packages last."""
+        return [*super().list_commands(ctx), *_added()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command by its name, or say which package has it."""
+        found = super().get_command(ctx, cmd_name) or _added().get(cmd_name)
+        if found is None and cmd_name in _OF_THE_PAPER:
+            complain(
+                f"`qpaths {cmd_name}` belongs to the package with the experiments of the q-paths paper, which is not "
+                f"installed: pip install qpaths-paper, or pip install ./paper in a copy of the sources.",
+                code=2,
+            )
+        return found
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the line; a wrong one is an error on one line."""
@@ -49,12 +79,10 @@ class Commands(TyperGroup):
 
 def _complain_of(error: Exception) -> NoReturn:
     """End with the line and the exit code of an error that a command raised."""
-    from ..experiments.errors import UserError
-
     if hasattr(error, "format_message"):
         _complain_of_usage(error)
     # Errors of ours about what a user wrote begin with its name in backticks, whatever their type.
-    if isinstance(error, UserError | OSError | ValueError | ArithmeticError) or str(error).startswith("`"):
+    if isinstance(error, OSError | ValueError | ArithmeticError) or str(error).startswith("`"):
         complain(str(error), code=2)
     complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
 

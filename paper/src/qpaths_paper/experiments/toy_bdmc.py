@@ -1,0 +1,253 @@
+"""Figure 10: gaps of bidirectional Monte Carlo with exact transitions on two toy problems, path against path.
+
+With independent exact draws at each beta (`parts/exact.py`) there is no error of the transitions, and only the path
+matters. For an exponential family the gap between upper and lower bound is the symmetric Kullback-Leibler divergence of
+the endpoints over the number of steps. So the geometric path and moment averaging have the same gap between normals,
+and a q-path can have a smaller one.
+
+Settings:
+    endpoints: `gaussian`, from N(-4, 3) to N(4, 1), and `student_t`, the same with one degree of freedom.
+    num_distributions: Numbers of equally spaced betas, both endpoints included.
+    num_q: Values of 1 - q on the grid, from 1e-5 to 0.1 with equal distances in the logarithm.
+    num_samples: Independent draws at each beta.
+
+Rows:
+    lower, upper, gap: The bounds on the log evidence, which is 0, and their difference.
+    gap_se: The standard error of the gap.
+    exact_gap: The expected gap by quadrature.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.ticker import FuncFormatter, LogLocator
+
+from qpaths.families import Normal, StudentT
+from qpaths.paths import AbstractPath, EscortMomentPath, MomentPath, QPath
+
+from ..harness.experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, group
+from ..harness.judging import all_of, judge, yes_or_no
+from ..harness.statistics import Estimate, in_words
+from ..parts.exact import exact_bounds
+from ..parts.published import delta_grid
+from ..parts.toy_gaps import FAMILY, LABELS, Gaps, Printed, gap_of, printed
+
+_TITLES = {"gaussian": "N(-4, 3) to N(4, 1)", "student_t": "Student-t, one degree of freedom, (-4, 3) to (4, 1)"}
+_SHORT = {"gaussian": "normal endpoints", "student_t": "Student-t endpoints"}
+
+
+def _runs(settings: Settings, num_seeds: int) -> list[Run]:
+    """Every path with every number of distributions and every seed."""
+    runs = []
+    for endpoints in settings["endpoints"]:
+        parametric, order = FAMILY.get(endpoints, ("", None))
+        paths = [
+            ("geometric", 0.0),
+            *(("grid", delta) for delta in delta_grid(settings["num_q"])),
+            (parametric, 0.0),
+        ]
+        if order is not None:
+            paths.append(("family", order))
+        for kind, delta in paths:
+            for num in settings["num_distributions"]:
+                run = {"endpoints": endpoints, "path": kind, "delta": delta, "num_distributions": num}
+                run["num_samples"] = settings["num_samples"]
+                runs += [Run(run, seed) for seed in range(num_seeds)]
+    return runs
+
+
+def path_of(endpoints: str, kind: str, delta: float) -> AbstractPath[Any]:
+    """The path of one run: `moment`, `escort_moment`, or else the q-path with this `delta`.
+
+    `delta` is an array, so that one program serves all q.
+    """
+    base: Normal | StudentT
+    target: Normal | StudentT
+    if endpoints == "gaussian":
+        base, target = Normal(-4.0, 3.0**0.5), Normal(4.0, 1.0)
+    elif endpoints == "student_t":
+        base, target = StudentT(1.0, -4.0, 3.0**0.5), StudentT(1.0, 4.0, 1.0)
+    else:
+        raise ValueError(f"`endpoints` must be among {', '.join(FAMILY)}, got {endpoints!r}.")
+    if kind == "moment":
+        return MomentPath(base, target)
+    if kind == "escort_moment":
+        return EscortMomentPath(base, target)
+    return QPath(base, target, delta=jnp.asarray(delta))
+
+
+def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
+    """Bounds from exact draws. All paths of a seed use the same uniform numbers: their differences have less noise."""
+    if settings["num_distributions"] < 2:
+        raise ValueError(f"`num_distributions` must be at least 2, got {settings['num_distributions']}.")
+    path = path_of(settings["endpoints"], settings["path"], settings["delta"])
+    bounds = exact_bounds(path, settings["num_distributions"], settings["num_samples"], key=jax.random.key(seed))
+    values = {name: float(value) for name, value in bounds._asdict().items()}
+    return {**values, "gap": values["upper"] - values["lower"]}
+
+
+def _claims(rows: list[Row]) -> list[Claim]:
+    """Measured gaps against exact ones; exponential families; then which path has the smaller gap."""
+    gaps = Gaps(rows)
+    exact = [claim for path in ("geometric", "moment") if (claim := _exponential_claim(gaps, path))]
+    return [_agreement(rows), *exact, *_order(gaps)]
+
+
+def _exponential_claim(gaps: Gaps, path: str) -> Claim | None:
+    """Whether the gap between normals is the symmetric KL divergence over the number of steps.
+
+    This is exact for paths through exponential families, for the geometric path as well as for moment averaging.
+    """
+    ratios = [ratio for num in gaps.nums if (ratio := gaps.relative("gaussian", path, num))]
+    if not ratios:
+        return None
+    worst = max(ratios, key=lambda ratio: abs(ratio.value - 1))
+    return Claim(
+        f"normal endpoints, {LABELS[path]}: the gap is 43.33 / (number of distributions - 1) within 2 % "
+        f"at every number",
+        "exact for exponential families",
+        f"furthest: {worst} times it",
+        all_of(judge(*ratio, 0.98, 1.02) for ratio in ratios),
+    )
+
+
+def _agreement(rows: list[Row]) -> Claim:
+    """Whether measured gaps are those of the quadrature, in standard errors."""
+    groups = list(group(rows, "endpoints", "path", "num_distributions", "delta").values())
+    gaps = [(gap_of(found), found[0]["exact_gap"]) for found in groups]
+    worst = max(abs(gap.value - exact) / gap.standard_error for gap, exact in gaps)
+    return Claim(
+        "measured gaps agree with the exact ones (quadrature)",
+        "not given",
+        f"furthest of {len(groups)} means: {worst:.1f} standard errors",
+        yes_or_no(worst < 5),
+    )
+
+
+def _order(gaps: Gaps) -> list[Claim]:
+    """The best q against the geometric path between normals, and against every other path."""
+    claims = []
+    if (ratio := gaps.relative("gaussian", "grid", 101)) and (best := gaps.best("gaussian", "grid", 101)):
+        statement = f"normal endpoints, 101 distributions: the best q ({1 - best[0]:.4g}) has 0.545 ± 0.03 of the "
+        statement += "geometric gap"
+        claims.append(Claim(statement, "q = 0.9: 0.544", str(ratio), judge(*ratio, 0.515, 0.575)))
+    pairs = [(endpoints, path) for endpoints in gaps.endpoints for path in gaps.paths(endpoints) if path != "grid"]
+    return [*claims, *(claim for pair in pairs if (claim := _best_q_claim(gaps, *pair)))]
+
+
+def _best_q_claim(gaps: Gaps, endpoints: str, other: str) -> Claim | None:
+    """Whether the best q of the grid has a smaller gap than another path at every number of distributions."""
+    differences = [d for num in gaps.nums if (d := gaps.difference(endpoints, "grid", other, num))]
+    if not differences:
+        return None
+    least = max(differences, key=lambda difference: difference.value)
+    return Claim(
+        f"{_SHORT[endpoints]}: the best q beats {LABELS[other]} at every number of distributions",
+        _paper_order(endpoints, other, gaps.nums),
+        f"least: {in_words(Estimate(100 * least.value, 100 * least.standard_error), '%')}",
+        all_of(judge(*difference, -np.inf, 0.0) for difference in differences),
+    )
+
+
+def _paper_order(endpoints: str, other: str, nums: list[int]) -> str:
+    """By how much the paper's best q is smaller, at the number of distributions where that is least."""
+    paper = printed()
+    smaller = [
+        1 - paper[endpoints, "grid", num][0] / paper[endpoints, other, num][0]
+        for num in nums
+        if (endpoints, "grid", num) in paper and (endpoints, other, num) in paper
+    ]
+    return f"least: {100 * min(smaller):.1f} % smaller" if smaller else "not given"
+
+
+def _pictures(rows: list[Row]) -> list[Picture]:
+    """Gaps against the number of distributions, a panel for each pair of endpoints."""
+    gaps, paper = Gaps(rows), printed()
+    figure, axes = plt.subplots(len(gaps.endpoints), 1, figsize=(7.2, 3.7 * len(gaps.endpoints)), layout="constrained")
+    for ax, endpoints in zip(np.atleast_1d(axes), gaps.endpoints, strict=True):
+        for index, path in enumerate(gaps.paths(endpoints)):
+            _draw_path(ax, gaps, paper, (endpoints, path), f"C{index}")
+        ax.plot([], [], "o", color="0.3", markerfacecolor="none", label="paper")
+        ax.set(xscale="log", yscale="log", title=_TITLES[endpoints], ylabel="gap in nats")
+        ax.set_xticks(gaps.nums, [str(num) for num in gaps.nums])
+        ax.minorticks_off()
+        ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False)
+    np.atleast_1d(axes)[-1].set_xlabel("number of distributions")
+    return [Picture("gaps", "Gap between upper and lower bound. Lines: ours; circles: the paper's.", figure)]
+
+
+def _draw_path(ax: Any, gaps: Gaps, paper: Printed, of: tuple[str, str], color: str) -> None:
+    """Draw the gaps of one path between some endpoints: a line for ours, circles for the paper's."""
+    points = [(num, found) for num in gaps.nums if (found := gaps.best(*of, num))]
+    nums, means = [num for num, _ in points], [gap_of(found[1]) for _, found in points]
+    errors = [0.0 if one.standard_error != one.standard_error else one.standard_error for one in means]
+    width = 3.5 if of[1] == "geometric" else 1.5  # between normals moment averaging lies on top of it
+    values = [one.value for one in means]
+    ax.errorbar(nums, values, errors, color=color, linewidth=width, label=LABELS[of[1]], capsize=2)
+    theirs = [(num, paper[*of, num][0]) for num in nums if (*of, num) in paper]
+    ax.plot(*np.reshape(theirs, (-1, 2)).T, "o", color=color, markerfacecolor="none")
+
+
+def _sheets(rows: list[Row]) -> list[Sheet]:
+    """A table of gaps for each pair of endpoints: the paper's, ours, and the exact ones."""
+    gaps, paper = Gaps(rows), printed()
+    sheets = []
+    for endpoints in gaps.endpoints:
+        lines = []
+        for path in gaps.paths(endpoints):
+            for num in gaps.nums:
+                if found := gaps.best(endpoints, path, num):
+                    theirs = paper.get((endpoints, path, num))
+                    name = f"q = {1 - found[0]:.4g}, best of the grid" if path == "grid" else LABELS[path]
+                    numbers = f"{theirs[0]:.4f}" if theirs else "", str(gap_of(found[1]))
+                    lines.append([name, str(num), *numbers, f"{found[1][0]['exact_gap']:.4f}"])
+        columns = ["path", "distributions", "paper", "ours", "exact"]
+        note = "" if endpoints == "gaussian" else _student_note(gaps, paper)
+        sheets.append(Sheet(f"{_TITLES[endpoints]}: gaps in nats", columns, lines, note))
+    return sheets
+
+
+def _student_note(gaps: Gaps, paper: Printed) -> str:
+    """How far the paper's gaps of the geometric path are from the exact ones."""
+    ratios = [
+        paper["student_t", "geometric", num][0] / found[1][0]["exact_gap"]
+        for num in gaps.nums
+        if (found := gaps.best("student_t", "geometric", num)) and ("student_t", "geometric", num) in paper
+    ]
+    if not ratios:
+        return ""
+    return (
+        f"The paper's gaps of the geometric path are {min(ratios):.2f} to {max(ratios):.2f} times the exact ones. Its "
+        f"q-path wins by much less against the exact geometric gap than in the paper."
+    )
+
+
+EXPERIMENT = Experiment(
+    name="toy_bdmc",
+    title="gaps of bidirectional Monte Carlo on two toys, path against path",
+    paper="Figure 10 (appendix)",
+    duration="5 min",
+    about="Independent exact draws at each of the linearly spaced betas, so that only the path matters. The best q of "
+    "20, 1 - q log-spaced from 1e-5 to 0.1, is the one with the lowest mean gap. 40 seeds, where the paper has 10 and "
+    "5, so that 2 % can be told from noise.",
+    settings={
+        "endpoints": ["gaussian", "student_t"],
+        "num_distributions": [3, 5, 7, 9, 11, 21, 41, 61, 101],
+        "num_q": 20,
+        "num_samples": 2500,
+    },
+    smoke={"num_distributions": [3, 11], "num_q": 3, "num_samples": 500},
+    runs=_runs,
+    run_one=_run_one,
+    pictures=_pictures,
+    sheets=_sheets,
+    claims=_claims,
+    num_seeds=40,
+    smoke_seeds=4,
+)
