@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.integrate
 import scipy.optimize
+import scipy.special
 
 import qpaths as qp
 from qpaths.arrays import to_host
@@ -220,6 +221,30 @@ def test_bridge_without_common_support_is_infinite(bridge):
     none, some = jnp.full((1, 3), -jnp.inf), jnp.zeros((1, 3))
     assert bridge(none, some)[0] == -jnp.inf
     assert bridge(some, none)[0] == jnp.inf
+
+
+@pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)
+@pytest.mark.parametrize("far", [-1e5, -1e20, -1e300, -np.inf])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_log_ratio_far_below_the_others_counts_as_no_mass(bridge, far, side):
+    """With rounding in the slope the search ended at half of the far value, without a word."""
+    sides = [np.array([[0.3, -0.2, 0.8, 0.1]]), np.array([[0.2, -0.7, 0.4, -0.1]])]
+    sides[side][0, 1] = far
+    forward, reverse = sides
+
+    def equation(c):
+        return np.sum(scipy.special.expit(forward - c)) - np.sum(scipy.special.expit(reverse + c))
+
+    np.testing.assert_allclose(bridge(*sides), scipy.optimize.brentq(equation, -50, 50, xtol=1e-14), atol=1e-12)
+
+
+@pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)
+def test_a_bridge_that_reaches_no_root_is_nan_and_others_are_right(bridge):
+    forward = np.array([[0.0, 1.0], [1e300, 0.0], [np.nan, 0.0], [-np.inf, np.nan]])
+    reverse = np.array([[0.0, -1.0], [0.0, -3.0], [0.0, 0.0], [0.0, 0.0]])
+    found = bridge(forward, reverse)
+    np.testing.assert_allclose(found[0], 0.5, atol=1e-13)
+    assert np.isnan(found[1:]).all()
 
 
 def test_bridge_of_normals_is_within_its_known_standard_deviation(key):

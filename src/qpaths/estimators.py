@@ -19,12 +19,18 @@ from .arrays import (
     logsumexp,
     namespace,
     quiet,
+    sigmoid,
     softmax,
     to_host,
     while_loop,
 )
 from .numerics import log_mean_exp
 from .paths import AbstractPath
+
+_FLOOR = 1e4
+"""Nats below the highest log ratio of a side of a bridge, beyond which one counts as no mass."""
+_MOST_STEPS = 100
+"""Of the search for the root of a bridge: bisection alone needs about 70 where log ratios are ordinary numbers."""
 
 
 def neighbor_log_ratios(
@@ -102,7 +108,9 @@ def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs 
 
     For independent draws it has the least variance of all estimates from the two samples; it is MBAR for two states.
     Both sides are nearly exponential or constant in c, so Newton's method on the difference of their logs settles in a
-    few steps; a step that leaves the bracket is replaced by bisection. The two samples must overlap.
+    few steps; a step that leaves the bracket is replaced by bisection. The two samples must overlap. Log ratios of one
+    side that are 10,000 below its highest count as no mass: a wide proposal finds such values far out. Where no root
+    is reached, and where a log ratio is NaN, the estimate is NaN.
 
     Examples:
         >>> import numpy as np
@@ -112,6 +120,7 @@ def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs 
     if not is_traced(forward, reverse):
         forward, reverse = to_host((forward, reverse))
     xp = namespace(forward, reverse)
+    forward, reverse = _with_floor(forward), _with_floor(reverse)
 
     def improve(carry: Any) -> Any:
         count, _, c, low, high = carry
@@ -122,11 +131,24 @@ def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs 
         return count + 1, xp.max(xp.abs(new - c) / (1 + xp.abs(c))), new, low, high
 
     low, high = _bracket(forward, reverse)
-    tolerance = 8 * xp.finfo(low.dtype).eps
+    epsilon = float(xp.finfo(low.dtype).eps)
     carry = xp.zeros((), int), xp.full((), xp.inf, low.dtype), 0.5 * (low + high), low, high
-    c = while_loop(xp, lambda carry: (carry[0] < 100) & (carry[1] > tolerance), improve, carry)[2]
+    c = while_loop(xp, lambda carry: (carry[0] < _MOST_STEPS) & (carry[1] > 8 * epsilon), improve, carry)[2]
+    near = epsilon**0.5 * (1 + xp.abs(c))
+    before, after = (_bridge_excess(forward, reverse, c + change)[0] for change in (-near, near))
+    is_root = (before >= -(epsilon**0.5)) & (after <= epsilon**0.5)
     above, below = (xp.any(side > -xp.inf, axis=1) for side in (forward, reverse))
-    return xp.where(above & below, c, xp.where(above, xp.inf, xp.where(below, -xp.inf, xp.nan))).astype(low.dtype)
+    neither = xp.where(above, xp.inf, xp.where(below, -xp.inf, xp.nan))
+    is_number = ~xp.any(xp.isnan(forward), axis=1) & ~xp.any(xp.isnan(reverse), axis=1)
+    found = xp.where(above & below, xp.where(is_root, c, xp.nan), neither)
+    return xp.where(is_number, found, xp.nan).astype(low.dtype)
+
+
+def _with_floor(side: Any) -> Any:
+    """Log ratios of one side, without those so low that sums over all would lose every digit in rounding."""
+    xp = namespace(side)
+    highest = xp.max(side, axis=1, keepdims=True, where=xp.isfinite(side), initial=-xp.inf)
+    return xp.where(side < highest - _FLOOR, -xp.inf, side)
 
 
 def _bridge_excess(forward: Any, reverse: Any, c: Any) -> tuple[Any, Any]:
@@ -136,8 +158,8 @@ def _bridge_excess(forward: Any, reverse: Any, c: Any) -> tuple[Any, Any]:
 
     def log_side(side: Any) -> tuple[Any, Any]:
         log_terms = -xp.logaddexp(0.0, -side)
-        log_sum = logsumexp(log_terms, axis=1)
-        return log_sum, xp.sum(xp.exp(log_terms - xp.logaddexp(0.0, side) - log_sum[:, None]), axis=1)
+        # Weights that sum to one whatever the terms are: a mean of slopes, each between 0 and 1.
+        return logsumexp(log_terms, axis=1), xp.sum(softmax(log_terms) * sigmoid(-side), axis=1)
 
     left, left_slope = log_side(forward - c[:, None])
     right, right_slope = log_side(reverse + c[:, None])
