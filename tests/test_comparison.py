@@ -80,7 +80,8 @@ def test_what_is_no_evidence_is_refused():
         qp.compare({"a": 1.0})
     with pytest.raises(TypeError, match="dictionary of results by name"):
         qp.compare({})
-    collapsed = _result(-np.inf, status=jnp.asarray(int(qp.Status.COLLAPSED)))
+    with pytest.warns(UserWarning, match="`log_evidence` is -inf"):
+        collapsed = _result(-np.inf, status=jnp.asarray(int(qp.Status.COLLAPSED)))
     with pytest.raises(ValueError, match="`a` has no evidence to compare"):
         qp.compare({"a": collapsed})
 

@@ -8,11 +8,10 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 LAYERS = [
     ["_files", "reasons", "status"],
     ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "rows.workers"],
-    ["verdict"],
     ["arrays", "draws_remarks", "naming"],
     ["rows.pieces"],
     ["rows.devices"],
-    ["autocorrelation"],
+    ["autocorrelation", "verdict"],
     ["checkpoints"],
     ["numerics"],
     ["deformed", "densities"],

@@ -23,7 +23,7 @@ def _result(samples, dtype=jnp.float64):
     names = ("beta", "ess", "acceptance", "step_size", "log_evidence", "derivative_mean", "derivative_variance")
     return qp.Result(
         log_evidence=jnp.asarray(-1 / 3, dtype),
-        log_evidence_se=jnp.asarray(jnp.inf, dtype),
+        log_evidence_se=jnp.asarray(1 / 7, dtype),
         samples=samples,
         log_weights=jnp.where(jnp.arange(num) == 0, -jnp.inf, jnp.linspace(-1, 0.1, num)).astype(dtype),
         betas=jnp.asarray([0.0, 0.1, 1.0], dtype),

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from .arrays import softmax
 from .remarks import Level
 from .results import Result, Status
+from .verdict import Verdict
 
 Column = Float[np.ndarray, " models"]
 
@@ -89,7 +90,7 @@ class Comparison:
             return "One model: nothing to compare."
         first, second = self.names[:2]
         difference, error = self.log_bayes_factor(first, second)
-        if difference <= _SURE * error:
+        if not difference > _SURE * error:  # also where the error is NaN
             words = (
                 f"Which of {first} and {second} has the higher evidence cannot be told: they differ by "
                 f"{difference:.3f} +- {error:.3f} nats. Smaller standard errors would tell."
@@ -219,7 +220,8 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
 
 
 def _level(result: Result) -> str:
-    return "" if result.verdict is None else str(Level(result.verdict.level))
+    verdict = Verdict.of(result.verdict, log_evidence_se=result.log_evidence_se)
+    return "" if verdict is None else str(Level(verdict.level))
 
 
 def _log_prior(names: list[str], prior: Probabilities | None) -> Column:

@@ -95,11 +95,16 @@ class Stop(Kind):
     )
     INTERRUPTED = "interrupted after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
     NOTHING_FOUND = "stopped after the pilots, which found nothing"
+    ENDED = "the run ended"
 
 
 class Finding(Kind):
     """What looks unreliable; the first part is the observation, the last what to do about it."""
 
+    NOT_FINITE = (
+        "`{name}` is {value}, which says nothing about the answer: check whether a log density overflows far from the "
+        "draws, and whether there are enough draws or chains for a standard error"
+    )
     NOTHING_REACHED = (
         "no particle reached the target, so the evidence may be anything: give a base that overlaps the target, or a "
         "target that is positive where the base is ({error})"
@@ -221,7 +226,7 @@ class Finding(Kind):
 
 
 _WRONG = (
-    *(Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED, Finding.FLAT),
+    *(Finding.NOT_FINITE, Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED, Finding.FLAT),
     *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
 )
 """Findings after which the answer is not that of the model, whatever the standard error says."""

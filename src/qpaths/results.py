@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from typing import Any, Required, TypedDict
 
 import equinox as eqx
@@ -80,7 +81,8 @@ class Result(eqx.Module):
         num_evaluations: How often each endpoint was evaluated, pilots included.
         algorithm: The name of the algorithm, for summaries.
         features: The path's features of the states, where the algorithm keeps them: by beta, then as in `samples`.
-        verdict: From `qpaths.evidence` only.
+        verdict: From `qpaths.evidence`. Other runs have one only where the log evidence or its standard error is not a
+            finite number; it is "wrong" then.
         islands: Of `qpaths.evidence`: log evidence and standard error of each island, in the order of `samples`.
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
@@ -112,6 +114,16 @@ class Result(eqx.Module):
     unconstrained: Any = None
     data: tuple[str, ...] = eqx.field(static=True, default=())
 
+    def __post_init__(self) -> None:
+        given, self.verdict = self.verdict, self._judged
+        if self.verdict is not given and self.verdict is not None:
+            warnings.warn(f"{self.algorithm}: {self.verdict.findings[-1]}.", stacklevel=3)
+
+    @property
+    def _judged(self) -> Verdict | None:
+        """The verdict, also of a result that a compiled program returned."""
+        return Verdict.of(self.verdict, log_evidence=self.log_evidence, log_evidence_se=self.log_evidence_se)
+
     @property
     def ess(self) -> Float[ResultArray, ""]:
         """Effective sample size of the final weights, `(sum w)^2 / sum w^2`; equal weights give the number of draws."""
@@ -123,7 +135,7 @@ class Result(eqx.Module):
         Read ESS and acceptance as median (from smallest to largest) over the steps.
         """
         status = Status(int(self.status))
-        num = self.log_weights.shape[0]
+        num, verdict = self.log_weights.shape[0], self._judged
         counts, acceptance = self.num_evaluations, self.stats["acceptance"]
         moves = f"acceptance {_range(acceptance, '{:.0%}')}" if np.isfinite(acceptance).any() else "no moves"
         lines = [
@@ -134,15 +146,15 @@ class Result(eqx.Module):
         ]
         lags = np.asarray(self.stats.get("log_evidence_lag", []))
         lag = float(lags[-1]) if lags.size else 0.0
-        if self.verdict is None and abs(lag) > float(self.log_evidence_se):  # a verdict says it itself
+        if verdict is None and abs(lag) > float(self.log_evidence_se):  # a verdict says it itself
             lines.append(f"  the particles lag behind the path by an estimated {lag:.3g}: make more moves")
         if np.isfinite(self.stats["step_size"]).any():
             lines.append(f"  step size {_range(self.stats['step_size'], '{:.3g}')}")
         lines.append(
             f"  evaluations of the target: {counts.target:,} values and {counts.target_gradient:,} with gradient"
         )
-        if self.verdict is not None:
-            lines += [f"  {line}" for line in str(self.verdict).splitlines()]
+        if verdict is not None:
+            lines += [f"  {line}" for line in str(verdict).splitlines()]
         return "\n".join(lines)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -204,6 +216,11 @@ class BoundsResult(eqx.Module):
     reverse: Result
 
     @property
+    def verdict(self) -> Verdict | None:
+        """A verdict, "wrong", where a bound or its standard error is not a finite number; otherwise None."""
+        return Verdict.of(None, **{name: getattr(self, name) for name in _BOUNDS})
+
+    @property
     def gap(self) -> Float[ResultArray, ""]:
         """`upper - lower`, an upper bound in expectation on the divergence of the sampler from the target."""
         return self.upper - self.lower
@@ -219,6 +236,7 @@ class BoundsResult(eqx.Module):
             f"BDMC: log evidence between {float(self.lower):.4f} +- {float(self.lower_se):.4f} and "
             f"{float(self.upper):.4f} +- {float(self.upper_se):.4f}, gap {float(self.gap):.4f}\n"
             f"  forward {self.forward.summary()}\n  reverse {self.reverse.summary()}"
+            + ("" if self.verdict is None else f"\n{self.verdict}")
         )
 
     def save(self, path: str | os.PathLike[str]) -> None:

@@ -3,7 +3,10 @@
 import dataclasses
 from typing import Any
 
-from .remarks import Level, Note, Remark
+import numpy as np
+
+from .arrays import is_traced
+from .remarks import Finding, Level, Note, Remark, Stop
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +35,24 @@ class Verdict:
     stopped: Remark
     chosen: tuple[Remark, ...] = ()
     findings: tuple[Remark, ...] = ()
+
+    @staticmethod
+    def of(verdict: "Verdict | None", **numbers: Any) -> "Verdict | None":
+        """Return a verdict that is "wrong" where one of some numbers is NaN or infinite, and as given otherwise.
+
+        Every result passes its estimates and standard errors through here when it is made. Comparisons with NaN are
+        false, so that no other check would see one. Inside a compiled program nothing is known of the numbers.
+        """
+        if is_traced(numbers) or (verdict is not None and verdict.level == Level.WRONG):
+            return verdict
+        bad = {name: value for name, value in numbers.items() if not np.isfinite(np.asarray(value, float)).all()}
+        if not bad:
+            return verdict
+        name, value = next(iter(bad.items()))
+        found = Finding.NOT_FINITE(name=name, value=str(np.asarray(value, float)))
+        if verdict is None:
+            return Verdict(Stop.ENDED(), findings=(found,))
+        return dataclasses.replace(verdict, findings=(*verdict.findings, found))
 
     @property
     def level(self) -> Level:

@@ -188,3 +188,57 @@ def test_mistakes_are_named(key):
     for target, draws, message in cases:
         with pytest.raises((TypeError, ValueError), match=message):
             qp.evidence_from_draws(target, draws, key=key)
+
+
+@pytest.mark.parametrize("far", [-1e5, -1e20, -1e200])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_density_with_huge_finite_values_far_out(far, seed):
+    """A log scale inside an exponential: draws of a wide reference find -exp(60) and less."""
+
+    def log_density(x):
+        inside = -0.5 * jnp.sum(x**2)
+        return jnp.where(jnp.max(jnp.abs(x)) < 6.0, inside, inside + far)
+
+    draws = np.random.default_rng(seed).standard_normal((4, 300, 2))
+    result = qp.evidence_from_draws(log_density, draws, key=jax.random.key(seed))
+    assert abs(float(result.log_evidence) - np.log(2 * np.pi)) < 5 * float(result.log_evidence_se) < 0.1
+    assert result.verdict.level == "sound"
+
+
+def test_eight_schools_whose_log_scale_is_in_an_exponential(key):
+    """Non-centered: exact given the scale, so that draws are independent. Its evidence was -1e75 +- nan and "sound"."""
+    y, s = (np.array(v, float) for v in ([28, 8, -3, 7, -1, 1, 18, 12], [15, 10, 16, 11, 9, 11, 10, 18]))
+
+    def log_joint(x):
+        z, mu, tau = x[:8], x[8], jnp.exp(x[9])
+        prior = jnp.sum(dist.Normal(0, 1).log_prob(z)) + dist.Normal(0, 5).log_prob(mu)
+        prior += dist.HalfCauchy(5).log_prob(tau) + x[9]
+        return prior + jnp.sum(dist.Normal(mu + tau * z, s).log_prob(y))
+
+    result = qp.evidence_from_draws(log_joint, _schools(y, s, np.random.default_rng(0)), key=key)
+    assert abs(float(result.log_evidence) + 31.31135) < 5 * float(result.log_evidence_se) < 0.1
+    assert result.verdict.level == "sound"
+
+
+def _schools(y, s, rng, chains=4, num=500):
+    """Exact posterior draws: the log scale from a grid, then the mean and the effects from normal distributions."""
+    grid = np.linspace(-14, 6, 20001)
+    variance = s**2 + np.exp(2 * grid[:, None])
+    precision = 1 / 25 + np.sum(1 / variance, axis=1)
+    center = np.sum(y / variance, axis=1) / precision
+    log_prob = grid - np.log1p(np.exp(2 * grid) / 25) - 0.5 * np.log(precision) - 0.5 * np.sum(np.log(variance), axis=1)
+    log_prob += 0.5 * center**2 * precision - 0.5 * np.sum(y**2 / variance, axis=1)
+    weights = np.exp(log_prob - log_prob.max())
+    chosen = rng.choice(len(grid), chains * num, p=weights / weights.sum())
+    tau = np.exp(grid[chosen])[:, None]
+    mu = (center[chosen] + rng.standard_normal(chains * num) / precision[chosen] ** 0.5)[:, None]
+    of_z = 1 + tau**2 / s**2
+    z = tau / s**2 * (y - mu) / of_z + rng.standard_normal((chains * num, 8)) / of_z**0.5
+    return np.concatenate([z, mu, np.log(tau)], axis=1).reshape(chains, num, 10)
+
+
+def test_an_answer_that_is_no_number_is_wrong(key, monkeypatch):
+    monkeypatch.setattr("qpaths.front_door.from_draws.bridge", lambda forward, reverse: np.full(1, np.nan))
+    with pytest.warns(UserWarning, match="EvidenceFromDraws: `log_evidence` is nan"):
+        result = qp.evidence_from_draws(_normal, _draws(np.random.default_rng(0), 100), key=key)
+    assert result.verdict.level == "wrong"

@@ -209,9 +209,9 @@ def _findings(bridges: list[_Bridge], log_target: np.ndarray) -> tuple[list[Rema
     if difference > max(_UNUSUAL * error, _SMALLEST):
         found.append(DrawsFinding.HALVES_DISAGREE(difference=difference, error=error))
         extra += difference / 2
-    if (spread := r_hat(log_target)) > _MOST_R_HAT:
+    if not (spread := r_hat(log_target)) <= _MOST_R_HAT:
         found.append(DrawsFinding.CHAINS_DISAGREE(r_hat=spread))
-    if worth < _FEWEST:
+    if not worth >= _FEWEST:
         found.append(DrawsFinding.DRAWS_WORTH_LITTLE(worth=worth, fewest=_FEWEST))
     if error / 2 > _MOST_ERROR:
         found.append(DrawsFinding.DRAWS_FIT_BADLY(error=error / 2, most=_MOST_ERROR))
