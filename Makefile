@@ -31,16 +31,16 @@ format: $(VENV)/.dev
 # The site in site/: a warning, a dead link or anchor, or a file that a page loads from another host is an error.
 docs: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
-	$(BIN)/python docs/check_links.py site
+	$(BIN)/python tools/check_links.py site
 
 # For authors: the site at localhost:8000, built again at each change.
 docs-serve: $(VENV)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --watch src
 
-# Spelling and style of docs and docstrings. Exceptions: `tool.codespell` in pyproject.toml, and docs/check_prose.py.
+# Spelling and style of docs and docstrings. Exceptions: `tool.codespell` in pyproject.toml, and tools/check_prose.py.
 prose: $(VENV)/.docs
-	$(BIN)/codespell *.md docs src paper tests benchmarks examples
-	$(BIN)/python docs/check_prose.py
+	$(BIN)/codespell *.md docs src paper tests benchmarks tools examples
+	$(BIN)/python tools/check_prose.py
 	if [ -f ../shared/checks/prose.py ]; then $(BIN)/python ../shared/checks/prose.py; fi
 
 # Sdist and wheel, installed into a fresh environment and used there.
@@ -48,7 +48,7 @@ package: $(VENV)/.dev
 	$(BIN)/python tests/check_package.py
 
 benchmark: $(VENV)/.dev
-	$(BIN)/python benchmarks/interpolate.py
+	$(BIN)/python -m benchmarks.speed.interpolate
 
 clean:
 	rm -rf $(VENV) .jax_cache site .mypy_cache .pytest_cache .ruff_cache

@@ -174,21 +174,21 @@ def test_links_between_pages_lead_somewhere():
 
 
 def test_the_map_is_current():
-    draw = runpy.run_path(str(ROOT / "docs" / "make_map.py"))
+    draw = runpy.run_path(str(ROOT / "tools" / "make_map.py"))
     picture = (ROOT / "docs" / "pictures" / "layers.svg").read_text()
-    assert picture == draw["draw"](draw["layers"]()), "the layers have changed: run `python docs/make_map.py`"
+    assert picture == draw["draw"](draw["layers"]()), "the layers have changed: run `python tools/make_map.py`"
 
 
 def test_the_map_notices_a_new_room():
-    draw = runpy.run_path(str(ROOT / "docs" / "make_map.py"))
+    draw = runpy.run_path(str(ROOT / "tools" / "make_map.py"))
     with pytest.raises(KeyError, match="attic"):
         draw["draw"]([*draw["layers"](), ["attic"]])
 
 
 def test_the_atlas_is_current():
     """Its numbers come from the stored rows, and another row changes the page."""
-    make = runpy.run_path(str(ROOT / "docs" / "make_atlas.py"))
+    make = runpy.run_path(str(ROOT / "tools" / "make_atlas.py"))
     rows = make["load"](make["FOLDER"]).rows
-    assert make["page"](rows) == make["PAGE"].read_text(), "rows or words have changed: run `python docs/make_atlas.py`"
+    assert make["page"](rows) == make["PAGE"].read_text(), "rows or words changed: run `python tools/make_atlas.py`"
     wrong = dataclasses.replace(rows[0], values={**rows[0].values, "truth": rows[0]["truth"] + 1.0})
     assert make["page"]([wrong, *rows[1:]]) != make["PAGE"].read_text()

@@ -46,7 +46,7 @@ CHECKS = {
     "from_nuts_draws": _check_nuts,
     "bayes_factor": _check_factor,
     "equinox_decoder": _check_equinox,
-    "eight_schools": _near(-31.3113),  # by quadrature over tau, see benchmarks/ecosystem_models.py
+    "eight_schools": _near(-31.3113),  # by quadrature over tau, see benchmarks/reliability/ecosystem_models.py
     "mixture": lambda text: "two has the higher evidence" in text or pytest.fail(text),
     "ode_in_scipy": lambda text: "'capacity': 0.99" in text or pytest.fail(text),
     "pymc_regression": lambda text: "slope 1." in text or pytest.fail(text),

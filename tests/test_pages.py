@@ -1,4 +1,4 @@
-"""Pages hold what stored rows say: filled by `docs/make_pages.py`, never typed."""
+"""Pages hold what stored rows say: filled by `tools/make_pages.py`, never typed."""
 
 import json
 import runpy
@@ -10,7 +10,7 @@ from qpaths_paper.harness.registry import find
 from qpaths_paper.harness.settings import rehearsed
 
 DOCS = Path(__file__).parents[1] / "docs"
-MAKE = runpy.run_path(str(DOCS / "make_pages.py"))
+MAKE = runpy.run_path(str(DOCS.parent / "tools" / "make_pages.py"))
 CLAIM = {"statement": "q = 2 wins, always", "paper": "by 1", "ours": "by 3", "verdict": "holds"}
 SHEET = {"title": "Gaps", "columns": ["q", "gap"], "lines": [["1", "2.5"]], "note": "In nats."}
 DIGEST = {"experiment": "fig4", "version": find("fig4").version, "num_runs": 7, "num_planned": 9, "minutes": 1.5}
@@ -20,7 +20,7 @@ DIGEST |= {"claims": [CLAIM], "sheets": [SHEET], "pictures": {"violins": "Violin
 @pytest.mark.parametrize("page", MAKE["pages"](), ids=lambda page: page.stem)
 def test_the_page_is_what_the_script_makes(page):
     text = page.read_text()
-    assert text == MAKE["filled"](text), f"run `python docs/make_pages.py`: {page.name} is not what the rows say"
+    assert text == MAKE["filled"](text), f"run `python tools/make_pages.py`: {page.name} is not what the rows say"
 
 
 def test_a_number_that_was_typed_is_replaced():
@@ -57,7 +57,7 @@ def test_a_sweep_with_other_settings_is_called_a_rehearsal():
 @pytest.mark.parametrize("stored", [{}, {"fig4": {**DIGEST, "version": 0}}], ids=["missing", "old"])
 def test_missing_rows_say_which_command_makes_them(stored):
     filled = MAKE["filled"]("<!-- rows fig4 claims -->| by 99 |<!-- end -->", stored)
-    assert "run `qpaths run fig4`, then `python docs/make_pages.py out`" in filled
+    assert "run `qpaths run fig4`, then `python tools/make_pages.py out`" in filled
     assert "99" not in filled
 
 

@@ -1,28 +1,14 @@
 """The harness of `benchmarks/peers`: rows resume, hanging peers are stopped, the page follows from stored rows."""
 
-import importlib
 import json
-import pathlib
 import sys
 
 import jax
 import numpy as np
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-NAMES = ("harness", "densities", "summary", "pictures", "report")
-
-
-@pytest.fixture(scope="module")
-def peers():
-    """The modules of `benchmarks/peers`, which are not on the path otherwise."""
-    folders = [str(BENCHMARKS / "peers"), str(BENCHMARKS)]
-    sys.path[:0] = folders
-    yield {name: importlib.import_module(name) for name in NAMES}
-    for folder in folders:
-        sys.path.remove(folder)
-    for name in NAMES:
-        sys.modules.pop(name)
+from benchmarks.peers import densities, harness, report, summary
+from benchmarks.suites.public import targets
 
 
 def _row(peer, problem="funnel", seed=0, effort="default", error=0.1, seconds=10.0, **others):
@@ -32,22 +18,22 @@ def _row(peer, problem="funnel", seed=0, effort="default", error=0.1, seconds=10
     return found | {"load": 1.0, "date": "2026-01-01T00:00:00", "python": "3.11"} | others
 
 
-def test_rows_that_are_there_are_not_run_again(peers, tmp_path):
+def test_rows_that_are_there_are_not_run_again(tmp_path):
     file, ran = tmp_path / "rows.jsonl", []
 
     def run(peer, problem, seed, effort, limit):
         ran.append((peer, problem, seed, effort))
         return _row(peer, problem, seed, effort, status="stopped" if peer == "slow" else "done", reason=None)
 
-    peers["harness"].append(file, _row("quick", "funnel", 0))
+    harness.append(file, _row("quick", "funnel", 0))
     with file.open("a") as stream:
         stream.write('{"peer": "quick", "problem": "pi')  # an interrupted batch
     for _ in range(2):
-        peers["harness"].run_all(["quick", "slow"], ["funnel"], 2, "default", 60, file, run, lambda *_, **__: None)
-    peers["harness"].run_all(["slow"], ["funnel"], 1, "more", 60, file, run, lambda *_, **__: None)
+        harness.run_all(["quick", "slow"], ["funnel"], 2, "default", 60, file, run, lambda *_, **__: None)
+    harness.run_all(["slow"], ["funnel"], 1, "more", 60, file, run, lambda *_, **__: None)
     # The peer that was stopped runs neither with another seed nor with more effort.
     assert ran == [("slow", "funnel", 0, "default"), ("quick", "funnel", 1, "default")]
-    assert len(peers["harness"].read(file)) == 3
+    assert len(harness.read(file)) == 3
 
 
 @pytest.mark.parametrize(
@@ -61,9 +47,9 @@ def test_rows_that_are_there_are_not_run_again(peers, tmp_path):
     ],
     ids=["busy", "asleep", "raises", "nan", "answers"],
 )
-def test_a_cold_run_ends_in_a_row(peers, monkeypatch, code, status):
-    monkeypatch.setattr(peers["harness"], "WALL_PER_CPU", 0.5 if "sleep" in code else 60)
-    row = peers["harness"].cold_run("a peer", "funnel", 0, "default", 1, [sys.executable, "-S", "-c", code])
+def test_a_cold_run_ends_in_a_row(monkeypatch, code, status):
+    monkeypatch.setattr(harness, "WALL_PER_CPU", 0.5 if "sleep" in code else 60)
+    row = harness.cold_run("a peer", "funnel", 0, "default", 1, [sys.executable, "-S", "-c", code])
     assert row["status"] == status
     assert row["cpu_seconds"] < 3
     assert json.loads(json.dumps(row, allow_nan=False))["peer"] == "a peer"
@@ -71,31 +57,31 @@ def test_a_cold_run_ends_in_a_row(peers, monkeypatch, code, status):
         assert row["reason"] == "ValueError: no gradient"
 
 
-def test_seconds_are_compared_at_the_smaller_error(peers):
+def test_seconds_are_compared_at_the_smaller_error():
     rows = [_row("qpaths", error=0.1, seconds=5.0), _row("peer", error=0.2, seconds=11.0)]
-    cells = peers["summary"].cells_of(rows)
-    factor, is_bound, _ = peers["summary"].best_of(cells, "peer", "funnel")
+    cells = summary.cells_of(rows)
+    factor, is_bound, _ = summary.best_of(cells, "peer", "funnel")
     # Half the error takes four times the ten seconds after the import.
     assert (factor, is_bound) == (pytest.approx(41 / 5), False)
     rows += [_row("peer", error=0.05, seconds=17.0, effort="more")]
-    factor, _, cell = peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")
+    factor, _, cell = summary.best_of(summary.cells_of(rows), "peer", "funnel")
     assert (factor, cell.effort) == (pytest.approx(17 / 17), "more")
     # A run that is closer than its error bar was lucky.
     rows[-1]["log_evidence"] = 0.001
-    assert peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")[0] == pytest.approx(17 / 17)
+    assert summary.best_of(summary.cells_of(rows), "peer", "funnel")[0] == pytest.approx(17 / 17)
     rows = [rows[0], _row("peer", status="stopped")]
-    assert peers["summary"].best_of(peers["summary"].cells_of(rows), "peer", "funnel")[:2] == (60 / 5, True)
+    assert summary.best_of(summary.cells_of(rows), "peer", "funnel")[:2] == (60 / 5, True)
 
 
-def test_the_page_says_where_a_peer_is_ahead(peers, tmp_path):
+def test_the_page_says_where_a_peer_is_ahead(tmp_path):
     file, page = tmp_path / "rows.jsonl", tmp_path / "docs" / "peers.md"
     rows = [_row("qpaths", "pima", error=0.1, seconds=5.0), _row("qpaths", "funnel", error=0.1, seconds=5.0)]
     rows += [_row("dynesty", "pima", error=0.1, seconds=2.0), _row("dynesty", "funnel", error=0.3, seconds=50.0)]
     rows += [_row("particles", "funnel", status="failed", reason="ValueError: a | b")]
     rows += [{"peer": "tfp", "status": "not installed", "reason": "ERROR: none", "date": "2026-01-01"}]
     for row in rows:
-        peers["harness"].append(file, row)
-    peers["report"].write(file, page)
+        harness.append(file, row)
+    report.write(file, page)
     text = page.read_text()
     assert "on 1 of 2 problems (wanted: 8 of 10): funnel." in text
     assert "dynesty (default) is ahead on pima: RMS error 0.1000 in 2.0 CPU s" in text
@@ -108,9 +94,7 @@ def test_the_page_says_where_a_peer_is_ahead(peers, tmp_path):
         assert (page.parent / "pictures" / f"peers_{name}.svg").stat().st_size > 1000
 
 
-def test_densities_are_those_of_the_suite(peers):
-    targets = importlib.import_module("targets")
-    densities = peers["densities"]
+def test_densities_are_those_of_the_suite():
     for name in ("pima", "funnel", "mixture", "seeds", "credit", "brownian"):
         problem, other = densities.PROBLEMS[name](np), targets.PROBLEMS[densities.TARGETS.get(name, name)]()
         x = problem.from_normal(np.abs(np.random.default_rng(1).standard_normal((2, problem.dimension))))

@@ -1,21 +1,11 @@
-"""What `benchmarks/reference_share.py` counts as the time of references."""
-
-import pathlib
+"""What `benchmarks/speed/reference_share.py` counts as the time of references."""
 
 import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
+from benchmarks.speed import reference_share as share
 
 
-@pytest.fixture
-def share(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import reference_share
-
-    return reference_share
-
-
-def test_a_call_within_another_counts_once_and_for_the_outer_one(share):
+def test_a_call_within_another_counts_once_and_for_the_outer_one():
     seconds = [0.0]
     clock = share.Clock(lambda: seconds[0])
 
@@ -38,7 +28,7 @@ def test_a_call_within_another_counts_once_and_for_the_outer_one(share):
     assert clock.seconds == {"finding": 6.0, "using": 4.0}
 
 
-def test_ascents_fits_and_scans_are_watched_and_pilots_are_not(share):
+def test_ascents_fits_and_scans_are_watched_and_pilots_are_not():
     names = {name for module in (share.candidates, share.trials) for name, _ in share.finders(module)}
     assert {"find_modes", "with_more_modes", "conditional_design", "fit_to_pilot", "fit_wells", "blocks_of"} <= names
     assert not names & {"run_pilot", "from_base", "less_mass", "neck"}

@@ -1,19 +1,8 @@
-"""What `benchmarks/suite.py` counts, and that an interrupted suite goes on."""
-
-import pathlib
+"""What `benchmarks/suites/run.py` counts, and that an interrupted suite goes on."""
 
 import numpy as np
-import pytest
 
-BENCHMARKS = pathlib.Path(__file__).parents[1] / "benchmarks"
-
-
-@pytest.fixture
-def runner(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-    import runner
-
-    return runner
+from benchmarks.suites import runner
 
 
 def row(seed, error, se, verdict="sound", truth_se=0.0):
@@ -21,7 +10,7 @@ def row(seed, error, se, verdict="sound", truth_se=0.0):
     return {"target": "a", "seed": seed, "budget": None, "truth": 3.0, "truth_se": truth_se} | answer
 
 
-def test_coverage_counts_runs_without_an_answer_as_misses(runner):
+def test_coverage_counts_runs_without_an_answer_as_misses():
     raised = {"target": "a", "seed": 9, "budget": None, "truth": 3.0, "truth_se": 0.0, "raised": "ValueError"}
     nothing = row(3, -np.inf, np.inf, "wrong")
     summary = runner.Summary([row(0, 0.1, 0.1), row(1, 0.3, 0.1), raised, nothing])
@@ -30,12 +19,12 @@ def test_coverage_counts_runs_without_an_answer_as_misses(runner):
     assert summary.count("verdict") == "sound (2), raised (1), wrong (1)"
 
 
-def test_only_sound_runs_far_off_are_confidently_wrong(runner):
+def test_only_sound_runs_far_off_are_confidently_wrong():
     rows = [row(0, 0.5, 0.1), row(1, -0.5, 0.1, "doubtful"), row(2, 0.5, 0.1, truth_se=0.2), row(3, -0.41, 0.1)]
     assert [r["seed"] for r in runner.Summary(rows).confidently_wrong] == [0, 3]
 
 
-def test_half_a_row_is_left_out_and_run_again(runner, tmp_path):
+def test_half_a_row_is_left_out_and_run_again(tmp_path):
     file = tmp_path / "rows.jsonl"
     assert runner.read(file) == []
     runner.append(file, row(0, 0.1, 0.1))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-SCRIPT = ROOT / "docs" / "make_tutorials.py"
+SCRIPT = ROOT / "tools" / "make_tutorials.py"
 
 
 def test_tutorials_run_and_pages_are_current():

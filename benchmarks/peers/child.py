@@ -1,6 +1,6 @@
 """What runs in the interpreter of a peer: one answer to one problem, as one line of JSON on standard output.
 
-    python child.py PEER PROBLEM SEED EFFORT
+    python -m benchmarks.peers.child PEER PROBLEM SEED EFFORT
 
 The adapter of the peer is `adapters/PEER.py`. Its `run(problem, seed, effort)` returns the log evidence, the error bar
 of the peer (None where it reports none) and the number of evaluations, a gradient counted as two.
@@ -12,9 +12,6 @@ import json
 import os
 import sys
 import time
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 NAMESPACES = {"numpy": "numpy", "jax": "jax.numpy", "pytensor": "pytensor.tensor"}
 
@@ -27,14 +24,14 @@ def version_of(name):
 
 
 def main(peer, name, seed, effort):
-    adapter = importlib.import_module(f"adapters.{peer}")
+    adapter = importlib.import_module(f"benchmarks.peers.adapters.{peer}")
     # Everybody counts in 64 bits.
     os.environ.setdefault("JAX_ENABLE_X64", "1")
     for module in adapter.MODULES:
         importlib.import_module(module)
     namespace = importlib.import_module(NAMESPACES[adapter.NAMESPACE])
     imported = time.process_time()
-    from densities import PROBLEMS
+    from benchmarks.peers.densities import PROBLEMS
 
     problem = PROBLEMS[name](namespace)
     found = adapter.run(problem, int(seed), effort)

@@ -3,7 +3,7 @@
 `PROBLEMS[name](xp)` takes the namespace that the peer works in. Functions act on the last axis, so that they accept one
 point or a batch. Targets that are given as a base and a target have the base as prior and the ratio as likelihood.
 Only NumPy and SciPy are imported, because every peer's environment has them. The truths are those of
-`benchmarks/targets.py`; `tests/test_peers.py` compares the densities with the ones there.
+`benchmarks/suites/public/targets.py`; `tests/test_peers.py` compares the densities with the ones there.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 HERE = Path(__file__).resolve()
-SUITE = HERE.parents[1] / "data"
+SUITE = HERE.parents[1] / "suites" / "data"
 PAPER = HERE.parents[2] / "paper" / "src" / "qpaths_paper" / "parts" / "data"
 LOG_ROOT = 0.5 * np.log(2 * np.pi)
 
@@ -216,4 +216,4 @@ PROBLEMS: dict[str, Callable[[Any], Problem]] = {
     "sonar": lambda xp: paper_regression(xp, "sonar", -124.1213, 0.0013),
 }
 TARGETS = {"seeds": "seeds_prior", "mixture": "mixture2"}
-"""Names in `benchmarks/targets.py`, where they differ."""
+"""Names in `benchmarks/suites/public/targets.py`, where they differ."""

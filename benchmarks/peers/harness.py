@@ -1,7 +1,7 @@
 """Environments, cold processes and rows: what `run.py` does. Only the standard library is needed."""
 
 import datetime
-import importlib.util
+import importlib
 import json
 import os
 import platform
@@ -31,10 +31,7 @@ ONE_THREAD = {
 
 def adapter_of(peer):
     """The adapter as a module. Adapters import their peer only when they run."""
-    spec = importlib.util.spec_from_file_location(f"adapters.{peer}", HERE / "adapters" / f"{peer}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(f"benchmarks.peers.adapters.{peer}")
 
 
 def python_of(peer):
@@ -70,6 +67,7 @@ def measure(command, limit, environment=None):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        cwd=ROOT,
         env=os.environ | ONE_THREAD | (environment or {}),
         preexec_fn=confine,
         start_new_session=True,
@@ -103,7 +101,7 @@ def measure(command, limit, environment=None):
 
 def cold_run(peer, problem, seed, effort, limit, command=None):
     """One row. `command` replaces the one that runs the adapter in the environment of the peer."""
-    command = command or [str(python_of(peer)), str(HERE / "child.py"), peer, problem, str(seed), effort]
+    command = command or [str(python_of(peer)), "-m", "benchmarks.peers.child", peer, problem, str(seed), effort]
     found = measure(command, limit)
     row = {"peer": peer, "problem": problem, "seed": seed, "effort": effort, "limit": limit, "date": now()}
     row |= {"machine": machine(), "load": os.getloadavg()[0]}

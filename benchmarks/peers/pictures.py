@@ -4,7 +4,8 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter
-from summary import EFFORTS, OURS, interval
+
+from benchmarks.peers.summary import EFFORTS, OURS, interval
 
 MARKERS = "osD^v<>PX*h"
 STYLE = {"svg.hashsalt": "peers", "svg.fonttype": "none", "font.size": 8, "axes.grid": True, "grid.alpha": 0.25}

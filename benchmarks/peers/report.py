@@ -1,9 +1,9 @@
 """Writes `docs/peers.md` and its pictures from stored rows. Every figure and every sentence is computed from them."""
 
-from densities import PROBLEMS
-from harness import PEERS, ROOT, adapter_of, read
-from pictures import coverage, errors_against
-from summary import EFFORTS, OURS, best_of, cells_of
+from benchmarks.peers.densities import PROBLEMS
+from benchmarks.peers.harness import PEERS, ROOT, adapter_of, read
+from benchmarks.peers.pictures import coverage, errors_against
+from benchmarks.peers.summary import EFFORTS, OURS, best_of, cells_of
 
 PAGE = ROOT / "docs" / "peers.md"
 WANTED_FACTOR, WANTED_PROBLEMS = 3.0, 8
@@ -21,7 +21,7 @@ hide: [toc]
 
 The same ten problems, each with a known log evidence, for qpaths and {num} other packages. Each package runs with
 the defaults of its documentation, and may also run with a setting for more effort. Nothing is tuned for a problem. The
-page and its pictures are written from the stored rows by `python benchmarks/peers/run.py report`.
+page and its pictures are written from the stored rows by `python -m benchmarks.peers.run report`.
 
 - Each run is a cold process on one core in a separate environment. CPU seconds include imports and compilation.
 - All compute in double precision. NumPy packages call the densities in NumPy, PyMC in PyTensor, the others in JAX, from
@@ -222,9 +222,9 @@ def write(rows_file, page=PAGE):
         machines(rows),
         "## All problems",
         *(details(cells, problem, titles) for problem in problems),
-        "## Run it yourself\n\n```\npython benchmarks/peers/run.py setup all\n"
-        "python benchmarks/peers/run.py run --seeds 5\npython benchmarks/peers/run.py run --seeds 5 --effort more\n"
-        "python benchmarks/peers/run.py report\n```",
+        "## Run it yourself\n\n```\npython -m benchmarks.peers.run setup all\n"
+        "python -m benchmarks.peers.run run --seeds 5\npython -m benchmarks.peers.run run --seeds 5 --effort more\n"
+        "python -m benchmarks.peers.run report\n```",
     ]
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")

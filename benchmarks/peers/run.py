@@ -1,8 +1,8 @@
 """The peers of `qpaths.evidence` on ten problems with known log evidence.
 
-    python benchmarks/peers/run.py setup PEER ... | all
-    python benchmarks/peers/run.py run [--peers ...] [--problems ...] [--seeds N] [--effort default|more] [--limit S]
-    python benchmarks/peers/run.py report
+    python -m benchmarks.peers.run setup PEER ... | all
+    python -m benchmarks.peers.run run [--peers ...] [--problems ...] [--seeds N] [--effort default|more] [--limit S]
+    python -m benchmarks.peers.run report
 
 `setup` makes an environment for each peer under `benchmarks/peers/.envs`. `run` answers each problem in a cold process
 of that environment on one core, and appends one row for each run to `benchmarks/results/rows/peers.jsonl`; rows that
@@ -11,8 +11,8 @@ are there already are not run again. `report` writes `docs/peers.md` and its pic
 
 import argparse
 
-from densities import PROBLEMS
-from harness import PEERS, ROWS, run_all, set_up
+from benchmarks.peers.densities import PROBLEMS
+from benchmarks.peers.harness import PEERS, ROWS, run_all, set_up
 
 
 def main():
@@ -34,7 +34,7 @@ def main():
     elif arguments.command == "run":
         run_all(arguments.peers, arguments.problems, arguments.seeds, arguments.effort, arguments.limit)
     else:
-        from report import write
+        from benchmarks.peers.report import write
 
         write(ROWS)
 

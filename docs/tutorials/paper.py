@@ -48,7 +48,7 @@ assert rows
 # | q-paths beat the geometric path in SMC on Pima and Sonar (Table 1) | holds on linear schedules; a tuned kernel, schedule and reference are hundreds of times better than either | [Experiments](../experiments.md#verdicts) |
 # | q between 0.992 and 0.998 narrows the gap on a decoder (Figure 7) | holds with the released protocol; once all is tuned, q adds 16 % at 100 distributions and nothing at 5,000 | [Experiments](../experiments.md#generative-models) |
 # | runs at q = 0.9 fail | the formula of the paper underflows; evaluated stably, the path has a number, but particles cannot follow it | [Experiments](../experiments.md#verdicts) |
-# | the log evidence of Sonar is -123.67 | it is -124.121 ± 0.001, the mean of ten long runs | `benchmarks/truths.py` |
+# | the log evidence of Sonar is -123.67 | it is -124.121 ± 0.001, the mean of ten long runs | `benchmarks/suites/truths.py` |
 #
 # ## Longer sweeps
 #

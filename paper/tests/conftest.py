@@ -7,11 +7,11 @@ import types
 import matplotlib as mpl
 import numpy as np
 import pytest
-from tests.conftest import _few_programs, key  # noqa: F401
 
 from qpaths_paper.harness.experiment import Row
 from qpaths_paper.harness.registry import find
 from qpaths_paper.parts.published import TRUTHS, figures
+from tests.conftest import _few_programs, key  # noqa: F401
 
 mpl.use("Agg")
 

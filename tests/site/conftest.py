@@ -1,12 +1,12 @@
 """The explorer's folder, and browsers to open its page in."""
 
-import runpy
 from pathlib import Path
 
 import pytest
 
+from benchmarks.speed import browser
+
 ROOT = Path(__file__).parents[2]
-DRIVER = runpy.run_path(str(ROOT / "benchmarks" / "browser.py"))
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +27,7 @@ def phone():
 
 
 def _browser(*size, **options):
-    if DRIVER["EXECUTABLE"] is None:
+    if browser.EXECUTABLE is None:
         pytest.skip("no browser: install chromium to open the page in one")
-    with DRIVER["Browser"](*size, **options) as browser:
-        yield browser
+    with browser.Browser(*size, **options) as opened:
+        yield opened

@@ -42,13 +42,13 @@ def _same(found, stored, where):
         for i, (a, b) in enumerate(zip(found, stored, strict=True)):
             _same(a, b, f"{where}[{i}]")
     elif isinstance(stored, float):
-        assert math.isclose(found, stored, rel_tol=1e-9, abs_tol=1e-11), f"{where}: run `python docs/make_numbers.py`"
+        assert math.isclose(found, stored, rel_tol=1e-9, abs_tol=1e-11), f"{where}: run `python tools/make_numbers.py`"
     else:
         assert found == stored, where
 
 
 def test_the_numbers_are_those_of_the_library(folder):
-    made = runpy.run_path(str(folder.parent / "make_numbers.py"))["numbers"]()
+    made = runpy.run_path(str(folder.parents[1] / "tools" / "make_numbers.py"))["numbers"]()
     _same(made, json.loads((folder / "numbers.json").read_text()), "numbers")
 
 

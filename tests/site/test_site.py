@@ -69,7 +69,7 @@ def site(tmp_path):
 
 
 def _check(site):
-    return runpy.run_path(str(DOCS / "check_links.py"))["check"](site)
+    return runpy.run_path(str(ROOT / "tools" / "check_links.py"))["check"](site)
 
 
 def test_a_good_site_has_no_dead_links(site):
@@ -89,7 +89,7 @@ def test_a_font_of_another_host_is_found(site):
 
 def test_equations_become_mathml():
     pytest.importorskip("latex2mathml", reason="the docs extra has it")
-    convert = runpy.run_path(str(DOCS / "build_math.py"))["on_page_content"]
+    convert = runpy.run_path(str(ROOT / "tools" / "build_math.py"))["on_page_content"]
     page = convert(
         r'<p>So <span class="arithmatex">\(a &lt; b\)</span> and <div class="arithmatex">\[Z = 1\]</div></p>'
     )

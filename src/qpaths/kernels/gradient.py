@@ -256,7 +256,8 @@ class HMC(LeapfrogKernel):
             back: try 0.5 to 0.7 with 3 steps. It costs nothing.
         spread: The step size of each transition is also multiplied by a number between `1 / spread` and `spread`,
             uniform on a log scale. Long and short steps then alternate where no single step size serves everywhere.
-            `qpaths.tune` tries it for chains. It seldom pays, and populations moved less (`benchmarks/step_sizes.py`).
+            `qpaths.tune` tries it for chains. It seldom pays, and populations moved less
+            (`benchmarks/reliability/step_sizes.py`).
 
     With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
 

@@ -21,7 +21,7 @@ class Truth(NamedTuple):
 
 
 def _truths() -> dict[str, Truth]:
-    """The truths, from the long runs that `benchmarks/truths.py` made.
+    """The truths, from the long runs that `benchmarks/suites/truths.py` made.
 
     The paper took SMC with 50,000 samples and 20 moves for true, which is 0.45 nats off on Sonar.
     """

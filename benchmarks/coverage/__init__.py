@@ -1,0 +1,1 @@
+"""How often standard errors are right."""

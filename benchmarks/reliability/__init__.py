@@ -1,0 +1,1 @@
+"""What happens when something is hard, or goes wrong."""

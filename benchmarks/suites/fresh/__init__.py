@@ -1,0 +1,1 @@
+"""The second former held-out suite."""

@@ -1,0 +1,1 @@
+"""The first former held-out suite."""

@@ -1,0 +1,1 @@
+"""The public suite: targets on which samplers of normalizing constants are compared."""

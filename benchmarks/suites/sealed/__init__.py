@@ -1,0 +1,1 @@
+"""The sealed held-out suite."""
