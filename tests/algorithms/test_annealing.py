@@ -1,5 +1,6 @@
 """AIS, SMC and BDMC: equalities that hold exactly, known laws, unbiasedness, and errors in words."""
 
+import dataclasses
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -125,11 +126,40 @@ def test_an_accelerator_steps_the_compiled_program(key, monkeypatch):
     np.testing.assert_allclose(adaptive.stats["ess"][:-1], NUM / 2, rtol=1e-6)
 
 
+@pytest.mark.parametrize("world", ["host", "compiled", "stepped"])
+def test_without_moves_at_the_end_nothing_is_evaluated_there(world, key, monkeypatch):
+    calls = []
+
+    def target(x):
+        jax.debug.callback(lambda _: calls.append(1), x)
+        return -2.0 * jnp.sum((x - 1.0) ** 2)
+
+    algorithm = qp.SMC(16, qp.LinearSchedule(3), WALK, moves_last=False)
+    path = qp.GeometricPath(BASE, target)
+    if world == "stepped":
+        monkeypatch.setattr("qpaths.evaluation.worlds.on_cpu", lambda: False)
+
+    def run(algorithm):
+        compiled = jax.jit(algorithm.run) if world == "compiled" else algorithm.run
+        return compiled(path, key=key)
+
+    result = run(algorithm)
+    jax.effects_barrier()
+    assert result.num_evaluations.target == 16 * (1 + WALK.num_steps)
+    if world != "host":  # there rows are evaluated in chunks of a fixed size
+        assert len(calls) == result.num_evaluations.target
+    assert np.isnan(result.stats["acceptance"]).tolist() == [False, True]
+    assert np.ptp(result.log_weights) > 0
+    moved = run(dataclasses.replace(algorithm, moves_last=True))
+    np.testing.assert_allclose(result.log_evidence, moved.log_evidence, rtol=1e-12)
+    assert np.ptp(moved.log_weights) == 0
+
+
 def test_both_worlds_have_the_same_text(key, monkeypatch):
     """With the random numbers of the host handed to the compiled program the two runs are the same to rounding."""
     algorithm = qp.SMC(16, qp.LinearSchedule(3), qp.HMC(num_leapfrog=2))
     host = algorithm.run(PATH, key=key)
-    monkeypatch.setattr(loop, "_compiled_step", lambda annealing, state, beta: annealing.step(state, beta))
+    monkeypatch.setattr(loop, "_compiled_step", lambda annealing, *step: annealing.step(*step))
     _, start, run = stream_of(key, host=True).split(3)
     layout = layout_of(PATH)
     positions = HostEvaluator(PATH, layout, True).draw(start, 16)

@@ -67,11 +67,11 @@ def _interrupt_at(monkeypatch, stage):
     """Ctrl-C in the middle of a stage, counted from 0; those of a pilot of AIS do not count."""
     calls = itertools.count()
 
-    def step(annealing, state, new_beta):
+    def step(annealing, state, new_beta, *moves):
         is_pilot = annealing.population.threshold == 0.5
         if not is_pilot and next(calls) == stage:
             raise KeyboardInterrupt
-        return original(annealing, state, new_beta)
+        return original(annealing, state, new_beta, *moves)
 
     original = Annealing.step
     monkeypatch.setattr(Annealing, "step", step)
@@ -146,6 +146,14 @@ def test_an_interrupt_while_the_file_is_written(stage, file, monkeypatch):
     _assert_equal(quiet(*CASES["fixed"], checkpoint=file), quiet(*CASES["fixed"]))
 
 
+@pytest.mark.parametrize("stage", [0, 1, 2])
+def test_an_interrupted_run_counts_all_its_moves(stage, monkeypatch):
+    """Only at beta = 1, which it has not reached, would `moves_last=False` have saved some."""
+    _interrupt_at(monkeypatch, stage)
+    algorithm = qp.SMC(16, qp.LinearSchedule(4), qp.RandomWalk(2), moves_last=False)
+    assert quiet(algorithm, CASES["fixed"][1]).num_evaluations.target == 16 * (1 + 2 * stage)
+
+
 def test_without_a_file_an_interrupt_says_how_to_have_one(monkeypatch, capsys):
     _interrupt_at(monkeypatch, 2)
     assert len(quiet(*CASES["fixed"]).betas) == 3
@@ -159,11 +167,11 @@ import jax.numpy as jnp, qpaths as qp
 from qpaths.annealing import Annealing
 
 step = Annealing.step
-def slow(annealing, state, new_beta):
+def slow(annealing, state, *arguments):
     if int(state.stage) == 2:
         print("under way", flush=True)
         time.sleep(60)
-    return step(annealing, state, new_beta)
+    return step(annealing, state, *arguments)
 Annealing.step = slow
 base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 path = qp.QPath(base, qp.MultivariateNormal(jnp.ones(2), 0.2 * jnp.eye(2)), q=0.9)

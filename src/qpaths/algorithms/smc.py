@@ -7,7 +7,7 @@ import equinox as eqx
 from .._checks import check_chunk_size, check_num, is_concrete
 from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, begin
-from ..arrays import RandomKey, namespace, quiet
+from ..arrays import RandomKey, is_traced, namespace, quiet
 from ..cost import Cost
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
@@ -37,8 +37,8 @@ class SMC(AbstractAnnealer):
             fitted to the particles that it moves biases the evidence, by about the number of its parameters over the
             number of particles. All particles are used if their number is odd, or if a half has an ESS below twice the
             dimension. False always uses all, as most published runs do.
-        moves_last: False ends a run on the host without moves at beta = 1. The samples are then weighted, and the
-            evidence is the same at a lower cost.
+        moves_last: False ends a run without moves at beta = 1. The samples are then weighted, and the evidence is the
+            same at a lower cost.
         devices: A number, or the devices themselves, which share the particles; see `AIS`.
 
     With a fixed schedule and cross-fitting the estimate of the evidence is unbiased. Too few moves leave the particles
@@ -124,12 +124,14 @@ class SMC(AbstractAnnealer):
             betas=betas,
             stats=stats,
             status=state.fault.status,
-            num_evaluations=self.count(betas.shape[0] - 1),
+            num_evaluations=self.population.cost(
+                self.kernel, self.num_particles, betas.shape[0] - 1, is_over=is_traced(betas) or bool(betas[-1] >= 1)
+            ),
             algorithm="SMC",
         )
 
     def count(self, num_steps: int) -> Cost:
-        """Evaluations after some steps."""
+        """Evaluations of a run that reaches beta = 1 with its last step."""
         return self.population.cost(self.kernel, self.num_particles, num_steps)
 
 

@@ -5,11 +5,13 @@ scan; elsewhere it is Python's own, around NumPy arithmetic on the host or, on a
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
@@ -85,8 +87,11 @@ class Annealing(Module):
         )
 
     @quiet()
-    def step(self, state: State, new_beta: ScalarLike) -> tuple[State, Recorded]:
-        """From the state's beta to the next: weights, parameters of the kernel, resampling, moves."""
+    def step(self, state: State, new_beta: ScalarLike, moves: bool = True) -> tuple[State, Recorded]:
+        """Go from the state's beta to the next: weights, parameters of the kernel, resampling, moves.
+
+        Without `moves` only the weights change.
+        """
         evaluator, kernel, population = self.evaluator, self.kernel, self.population
         xp = evaluator.xp
         fit_stream, resample_stream, move_stream = self.stream.fold(state.stage).split(3)
@@ -95,7 +100,7 @@ class Annealing(Module):
         length = step_length(state.log_weights, increments)
         weighted = population.reweight(state, new_beta, increments)
         ess = xp.exp(log_ess(weighted.log_weights))
-        if population.moves_last or xp is not np or new_beta < 1:
+        if moves:
             resampled, split = population.resample(weighted, resample_stream, ess)
             params = population.fit(evaluator, kernel, weighted, split, fit_stream)
             state, acceptance = population.move(evaluator, kernel, resampled, move_stream, params)
@@ -155,9 +160,9 @@ class Annealing(Module):
         return False
 
 
-@jax.jit
-def _compiled_step(annealing: Annealing, state: State, new_beta: Any) -> tuple[State, Recorded]:
-    return annealing.step(state, new_beta)
+@functools.partial(jax.jit, static_argnums=3)
+def _compiled_step(annealing: Annealing, state: State, new_beta: Any, moves: bool) -> tuple[State, Recorded]:
+    return annealing.step(state, new_beta, moves)
 
 
 @jax.jit
@@ -233,10 +238,11 @@ def anneal(
                 break
             else:
                 new_beta = find_next(annealing, state) if choose is None else choose(state)
+            moves = annealing.population.moves_last or bool(new_beta < 1)
             before = state  # of which nothing is lost where memory runs out
             annealing, (state, stats) = annealing.bounded(
                 before.log_weights.shape[0],
-                lambda annealing: step(annealing, before, new_beta),  # noqa: B023
+                lambda annealing: step(annealing, before, new_beta, moves),  # noqa: B023
             )
             rows.append(to_host(record(state, stats)))
             if observe is not None:
@@ -251,8 +257,16 @@ def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State,
             "run it once outside and take `FixedSchedule(result.betas)`."
         )
 
-    def step(state: State, _: None) -> tuple[State, Recorded]:
-        state, stats = annealing.step(state, annealing.next_beta(state))
+    def step(state: State, moves: bool) -> tuple[State, Recorded]:
+        state, stats = annealing.step(state, annealing.next_beta(state), moves)
         return state, record(state, stats)
 
-    return jax.lax.scan(step, state, None, length=annealing.num_stages)
+    def scan(state: State, length: int) -> tuple[State, Recorded]:
+        return jax.lax.scan(lambda state, _: step(state, True), state, None, length=length)
+
+    num = annealing.betas.shape[0] - 1
+    if annealing.population.moves_last:
+        return scan(state, num)
+    state, rows = scan(state, num - 1)
+    state, last = step(state, False)
+    return state, jax.tree.map(lambda rows, last: jnp.concatenate([rows, last[None]]), rows, last)

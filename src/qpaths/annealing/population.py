@@ -92,8 +92,8 @@ class Population(Module):
         cross_fit: Whether the kernel that moves one half of the particles is fitted to the other. Otherwise a particle
             steers its own moves, which biases the evidence by about the number of fitted parameters over the number of
             particles. An odd number of particles is fitted as a whole.
-        moves_last: False leaves the particles on the host as they are at beta = 1, neither resampled nor moved: the
-            evidence does not depend on moves there.
+        moves_last: False leaves the particles as they are at beta = 1, neither resampled nor moved: the evidence does
+            not depend on moves there.
         devices: Devices that share the particles; the host then makes the steps.
 
     Examples:
@@ -115,9 +115,12 @@ class Population(Module):
         even = num_particles // self.chain_length % 2 == 0
         return 2 if self.cross_fit and kernel.needs_fit and even else 1
 
-    def cost(self, kernel: AbstractKernel[Any], num_particles: int, num_stages: int) -> Cost:
-        """What a run costs: an evaluation at the start of each particle, then the fits and moves of the kernel."""
-        num_stages = num_stages if self.moves_last else num_stages - 1
+    def cost(self, kernel: AbstractKernel[Any], num_particles: int, num_stages: int, *, is_over: bool = True) -> Cost:
+        """Count a run: an evaluation at the start of each particle, then the fits and moves of the kernel.
+
+        `is_over` says that the last stage is at beta = 1.
+        """
+        num_stages = num_stages if self.moves_last or not is_over else num_stages - 1
         num_moves = num_particles // self.chain_length * max(1, self.chain_length - 1) * kernel.num_steps
         total = kernel.start_cost(num_particles) + num_stages * num_moves * kernel.cost
         if not kernel.needs_fit:
