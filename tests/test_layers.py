@@ -7,7 +7,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
     ["_files", "reasons", "status"],
-    ["_types", "_checks", "_modules", "_random", "_renamed", "storage", "cost", "remarks", "progress", "rows.workers"],
+    ["_types", "_checks", "_modules", "_random", "storage", "cost", "remarks", "progress", "rows.workers"],
     ["arrays", "draws_remarks", "naming"],
     ["rows.pieces"],
     ["rows.devices"],
@@ -52,12 +52,10 @@ LAYERS = [
     ["references"],
     ["algorithms.islands", "algorithms.continued"],
     ["algorithms"],
-    ["search.shares"],
     ["search.pilot", "search.compare", "search.weighted", "search.heuristics"],
     ["search.choices", "search.fits"],
-    ["search.state"],
-    ["search.proposers"],
-    ["search.start"],
+    ["search.trials"],
+    ["search.candidates"],
     ["search.choose", "search.equalize", "search.for_population"],
     ["search.chain_measure"],
     ["search.chain_search"],

@@ -55,7 +55,6 @@ ROOMS = {
     "_checks": ("tools", "of arguments"),
     "_modules": ("tools", "a base class"),
     "_random": ("tools", "row by row"),
-    "_renamed": ("tools", "old names"),
     "storage": ("tools", "files"),
     "_files": ("tools", "safe writes"),
     "cost": ("tools", "evaluations"),

@@ -1,7 +1,6 @@
 """What a run costs: how often it evaluates the densities at the two ends of its path."""
 
 import dataclasses
-import warnings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,9 +58,3 @@ class Cost:
         )
 
     __rmul__ = __mul__
-
-    @property
-    def cost(self) -> int:
-        """The old name of `total`."""
-        warnings.warn("`num_evaluations.cost` is now `num_evaluations.total`.", DeprecationWarning, stacklevel=2)
-        return self.total

@@ -30,7 +30,6 @@ bound as the grid becomes fine, whatever the path. The sums on the other side ar
 samples grows.
 """
 
-import warnings
 from typing import Any
 
 import equinox as eqx
@@ -110,14 +109,6 @@ def _features(path: AbstractPath[Any], key: PRNGKey, num_samples: int, *, differ
     return jax.vmap(one)(jax.random.split(key, num_samples))
 
 
-def _american(gradient: str) -> str:
-    """The name of the gradient, in the spelling of this version."""
-    if gradient == "reparameterised":
-        warnings.warn("`gradient` is now spelled 'reparameterized'.", DeprecationWarning, stacklevel=3)
-        return "reparameterized"
-    return gradient
-
-
 class ThermodynamicObjective(eqx.Module):
     """The thermodynamic variational objective on any path; `objective(path, key=...)` estimates log Z.
 
@@ -146,7 +137,7 @@ class ThermodynamicObjective(eqx.Module):
     schedule: AbstractSchedule
     num_samples: int = eqx.field(static=True)
     rule: str = eqx.field(static=True, default="left")
-    gradient: str = eqx.field(static=True, default="reparameterized", converter=_american)
+    gradient: str = eqx.field(static=True, default="reparameterized")
 
     def __check_init__(self) -> None:
         check_num("num_samples", self.num_samples)

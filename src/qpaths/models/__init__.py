@@ -1,6 +1,5 @@
 """Generative models: decoders, the paper's variational autoencoder, and their evaluation by annealing."""
 
-from .._renamed import with_old_names
 from .bounds import DecoderBounds as DecoderBounds
 from .bounds import load_bounds as load_bounds
 from .evaluate import compile_bounds as compile_bounds
@@ -28,12 +27,3 @@ from .training import train_vae as train_vae
 from .vae import VAE as VAE
 from .vae import default_vae as default_vae
 from .vae import load_vae as load_vae
-
-_RENAMED = {
-    "Bounds": "DecoderBounds",
-    "Problem": "DecoderProblem",
-    "Settings": "TrainingSettings",
-    "binarise": "binarize",
-}
-
-__getattr__ = with_old_names(__name__, _RENAMED)
