@@ -12,6 +12,7 @@ import qpaths as qp
 from qpaths.adapters import from_prior
 from qpaths.adapters.transforms import Bounded, Simplex
 from qpaths.families import Gamma, GeneralizedPareto, Poisson
+from qpaths.front_door.endpoints import named_model
 
 DATA = jnp.array([0.4, 1.7, 0.9])
 EVERYTHING = {
@@ -222,5 +223,9 @@ def test_what_belongs_together(key):
         qp.evidence(prior=prior, key=key)
     with pytest.raises(ValueError, match="a model is all that is needed, got also prior"):
         qp.evidence(from_prior(prior, lambda p: 0.0), prior=prior, key=key)
+    others = {"target": None}
+    for given in ((None, prior, lambda p: 0.0), (from_prior(prior, lambda p: 0.0), None, None)):
+        assert named_model(*given, None, others) is not None
+    assert others == {"target": None}  # the caller's own is not changed
     with pytest.raises(TypeError, match="must take the variables and the data"):
         qp.evidence(prior=prior, log_likelihood=lambda p: 0.0, data=DATA, key=key)

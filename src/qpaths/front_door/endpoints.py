@@ -39,16 +39,16 @@ _NUM_LOOKED = 128
 
 
 def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: dict[str, Any]) -> Model | None:
-    """The model with named variables that a user gave, itself or as a prior and a likelihood; None where there is none.
+    """Return the model with named variables, given by itself or as a prior and a likelihood, or None.
 
     `others` are the arguments that say what such a model says, by name.
     """
     if isinstance(base, Model):
-        others |= {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+        others = others | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
     elif prior is None:
         return None
     else:
-        others |= {"base": base}
+        others = others | {"base": base}
     given = [name for name, part in others.items() if part is not None]
     if given:
         what = "a model" if isinstance(base, Model) else "`prior` and `log_likelihood`"
