@@ -15,7 +15,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import pytest
-from jaxtyping import install_import_hook
+from jaxtyping import _import_hook, install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 
@@ -24,14 +24,28 @@ INNER = {
     *("annealing", "arrays", "estimators", "kernels", "numerics", "paths", "resampling", "rows", "schedules"),
     *("_checks", "densities", "standard_errors"),
 }
-OUTER = sorted(
-    f"qpaths.{path.stem}"
+ROOMS = {
+    path.stem
     for path in (Path(__file__).parents[1] / "src" / "qpaths").iterdir()
-    if (path.suffix == ".py" or (path / "__init__.py").exists())
-    and not path.stem.startswith("__")
-    and path.stem not in INNER
-)
-_hook = install_import_hook([*OUTER, "qpaths_paper"], "beartype.beartype")
+    if (path.suffix == ".py" or (path / "__init__.py").exists()) and not path.stem.startswith("__")
+}
+assert ROOMS >= INNER, f"these are called otherwise now: {INNER - ROOMS}"
+
+
+class _OfModules(_import_hook.JaxtypingTransformer):
+    """Checks functions of modules and classes alone: checks of a function within another are made at each call."""
+
+    def visit_FunctionDef(self, node):  # noqa: N802
+        inside, node.body = node.body, []
+        super().visit_FunctionDef(node)
+        node.body = inside
+        return node
+
+
+_import_hook.JaxtypingTransformer = _OfModules
+# Not "beartype.beartype", whose compiled files, with all functions checked, are those of `test_types.py`.
+OUTER = ["qpaths_paper", *sorted(f"qpaths.{room}" for room in ROOMS - INNER)]
+_hook = install_import_hook(OUTER, "beartype.beartype.__call__")
 
 # What the imports made stays, and most of what compilation makes does too: with the usual settings Python spends a
 # twentieth of the time on looking for garbage there.
