@@ -13,7 +13,7 @@ LAYERS = [
     ["rows.devices"],
     ["autocorrelation", "verdict"],
     ["checkpoints"],
-    ["numerics"],
+    ["numerics", "maps"],
     ["deformed", "densities"],
     ["families"],
     ["paths.base"],

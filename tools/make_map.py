@@ -49,6 +49,7 @@ ROOMS = {
     "deformed": ("mathematics", "log_q, exp_q, power means"),
     "densities": ("mathematics", "Density: what a user gives"),
     "numerics": ("mathematics", "stable power means, log-mean-exp, log ESS"),
+    "maps": ("mathematics", "transport maps as chains of layers, and the regression that fits them"),
     "checkpoints": ("tools", "does a file belong to this call?"),
     "arrays": ("tools", "the one place that knows NumPy from JAX: loops, random numbers"),
     "_types": ("tools", "type aliases"),

@@ -12,13 +12,13 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..arrays import one_thread, quiet
+from ..maps.regression import clear_terms, least_squares
 from ..remarks import Refusal
 from .components import Component
 from .composed import ComposedMap
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
 from .maps import TriangularMap
 from .pulled import fit_pulls
-from .regression import clear_terms, least_squares
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
 """Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""

@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
+from ..maps.regression import mean_and_log_scale
 from .blocks import Blocks
 from .fitting import HostRows, Matrix
 from .maps import TriangularMap
-from .regression import mean_and_log_scale
 
 Pairs = Float[np.ndarray, "n 2"]
 

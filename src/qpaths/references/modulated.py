@@ -6,11 +6,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
+from ..maps.regression import least_squares, mean_and_log_scale, solved
 from .components import Component
 from .drivers import Modulation, features_of
 from .fitting import HostRows, Matrix
 from .maps import TriangularMap
-from .regression import least_squares, mean_and_log_scale, solved
 
 _KNOTS = (6, 4)
 """Knots for a single driver, and for each of several."""

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from qpaths.references.regression import clear_terms, mean_and_log_scale
+from qpaths.maps.regression import clear_terms, mean_and_log_scale
 
 
 def neck(num=2000):

@@ -1,0 +1,155 @@
+"""Linear layers: shift and scale, rotate, permute, and multiply with a triangular matrix."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from .._types import AnyArray, Rows
+from ..arrays import namespace
+from .base import AbstractLayer, At, Slopes
+
+_BLOCK = 128
+"""Rows of a triangular matrix that are multiplied at once. The zeros beyond them are left out."""
+
+
+class Scale(AbstractLayer):
+    """`center + scale * noise`, each coordinate alone."""
+
+    center: Float[AnyArray, " d"]
+    scale: Float[AnyArray, " d"]
+
+    @property
+    def dimension(self) -> int:
+        return self.center.shape[0]
+
+    def rescaled(self, center: Float[np.ndarray, " d"], scale: Float[np.ndarray, " d"]) -> "Scale":
+        """Return the layer with another center, of noise that is multiplied by a scale first."""
+        return Scale(center, self.scale * scale)
+
+    def forward(self, noise: Rows) -> At:
+        return At(noise, self.center + self.scale * noise)
+
+    def inverse(self, points: Rows) -> At:
+        return At((points - self.center) / self.scale, points)
+
+    def log_volume(self, at: At) -> Any:
+        xp = namespace(self.scale)
+        return xp.sum(xp.log(self.scale))
+
+    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+        return slopes * self.scale
+
+    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+        return slopes / self.scale
+
+
+class Permute(AbstractLayer):
+    """Coordinate j of the noise becomes coordinate `order[j]`."""
+
+    order: Int[AnyArray, " d"]
+
+    @property
+    def dimension(self) -> int:
+        return self.order.shape[0]
+
+    def forward(self, noise: Rows) -> At:
+        return At(noise, self.push_forward(None, noise))
+
+    def inverse(self, points: Rows) -> At:
+        return At(self.pull_back(None, points), points)
+
+    def log_volume(self, at: At) -> Any:
+        return 0.0
+
+    def pull_back(self, at: At | None, slopes: Slopes) -> Slopes:
+        return slopes[..., self.order]
+
+    def push_forward(self, at: At | None, slopes: Slopes) -> Slopes:
+        return slopes[..., namespace(self.order).argsort(self.order)]
+
+
+class Rotate(AbstractLayer):
+    """Noise times an orthogonal matrix."""
+
+    rotation: Float[AnyArray, "d d"]
+
+    @property
+    def dimension(self) -> int:
+        return self.rotation.shape[0]
+
+    def forward(self, noise: Rows) -> At:
+        return At(noise, noise @ self.rotation.T)
+
+    def inverse(self, points: Rows) -> At:
+        return At(points @ self.rotation, points)
+
+    def log_volume(self, at: At) -> Any:
+        return 0.0
+
+    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+        return slopes @ self.rotation
+
+    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+        return slopes @ self.rotation.T
+
+
+class Triangular(AbstractLayer):
+    """`center + factor @ noise` with a lower triangular factor, whose inverse is kept."""
+
+    center: Float[AnyArray, " d"]
+    factor: Float[AnyArray, "d d"]
+    inverse_factor: Float[AnyArray, "d d"]
+
+    @staticmethod
+    def of(center: Float[np.ndarray, " d"], factor: Float[np.ndarray, "d d"]) -> "Triangular":
+        """Return the layer with this factor."""
+        # The inverse of each row's size is exact, whatever the sizes are.
+        sizes = np.sqrt(np.sum(np.square(factor), axis=1))
+        return Triangular(center, factor, np.tril(np.linalg.inv(factor / sizes[:, None])) / sizes)
+
+    @property
+    def dimension(self) -> int:
+        return self.center.shape[0]
+
+    def rescaled(self, center: Float[np.ndarray, " d"], scale: Float[np.ndarray, " d"]) -> "Triangular":
+        """Return the layer with another center, of noise that is multiplied by a scale first."""
+        return Triangular(center, self.factor * scale, self.inverse_factor / scale[:, None])
+
+    def forward(self, noise: Rows) -> At:
+        return At(noise, self.center + _times_lower(noise, self.factor))
+
+    def inverse(self, points: Rows) -> At:
+        return At(_times_lower(points - self.center, self.inverse_factor), points)
+
+    def log_volume(self, at: At) -> Any:
+        xp = namespace(self.factor)
+        return xp.sum(xp.log(xp.diagonal(self.factor)))
+
+    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+        return _times_upper(slopes, self.factor)
+
+    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+        return _times_upper(slopes, self.inverse_factor)
+
+
+def _times_lower(rows: Rows, factor: AnyArray) -> Rows:
+    """Return `rows @ factor.T`; on the host without the zeros of the factor."""
+    if namespace(rows, factor) is not np or factor.shape[0] <= _BLOCK:
+        return rows @ factor.T
+    product = np.empty(rows.shape, np.result_type(rows, factor))
+    for start in range(0, factor.shape[0], _BLOCK):
+        end = min(start + _BLOCK, factor.shape[0])
+        np.matmul(rows[..., :end], factor[start:end, :end].T, out=product[..., start:end])
+    return product
+
+
+def _times_upper(rows: Slopes, factor: AnyArray) -> Slopes:
+    """Return `rows @ factor`; on the host without the zeros of the factor."""
+    if namespace(rows, factor) is not np or factor.shape[0] <= _BLOCK:
+        return rows @ factor
+    product = np.empty(rows.shape, np.result_type(rows, factor))
+    for start in range(0, factor.shape[0], _BLOCK):
+        end = min(start + _BLOCK, factor.shape[0])
+        np.matmul(rows[..., start:], factor[start:, start:end], out=product[..., start:end])
+    return product

@@ -1,0 +1,62 @@
+"""Laws of noise: Student's t in some dimensions, and a mixture in each of some coordinates."""
+
+import math
+from typing import Any, NamedTuple
+
+from jaxtyping import Float
+
+from .._modules import Module
+from .._types import AnyArray, Rows, Vector
+from ..arrays import logsumexp, namespace
+
+
+class Marginal(Module):
+    """Independent noise: coordinate j is a mixture of normal distributions, `sum_k shares[j, k] N(centers, scales)`."""
+
+    shares: Float[AnyArray, "m k"]
+    centers: Float[AnyArray, "m k"]
+    scales: Float[AnyArray, "m k"]
+
+    def log_prob_and_slope(self, noise: Rows) -> tuple[Vector, Rows]:
+        xp = namespace(noise)
+        logs = self.logs(noise)
+        each = logsumexp(logs, keepdims=True)
+        slopes = xp.exp(logs - each) * (self.centers - noise[:, :, None]) / self.scales**2
+        return xp.sum(each[:, :, 0], axis=-1), xp.sum(slopes, axis=-1)
+
+    def logs(self, noise: Rows) -> Float[AnyArray, "n m k"]:
+        """Log of the share times the density, of each part of each coordinate."""
+        xp = namespace(noise)
+        away = (noise[:, :, None] - self.centers) / self.scales
+        return xp.log(self.shares) - xp.log(self.scales) - 0.5 * (away**2 + math.log(2 * math.pi))
+
+    def draw(self, stream: Any, normal: Rows) -> Rows:
+        """Noise from standard normal numbers, and others that choose the part."""
+        number = stream.uniform(normal.shape)
+        xp = namespace(number, normal)
+        last = self.shares.shape[1] - 1
+        which = xp.sum(number[:, :, None] > xp.cumsum(self.shares, axis=1)[:, :last], axis=-1)
+        center, scale = (
+            xp.take_along_axis(xp.asarray(part)[None], which[:, :, None], axis=2)[:, :, 0]
+            for part in (self.centers, self.scales)
+        )
+        return center + scale * normal
+
+
+class Student(NamedTuple):
+    """Standard noise of a multivariate Student-t distribution."""
+
+    df: float
+
+    def log_prob_and_slope(self, noise: Rows) -> tuple[Vector, Rows]:
+        xp, df, dimension = namespace(noise), self.df, noise.shape[1]
+        squared = xp.sum(noise**2, axis=-1)
+        constant = (
+            math.lgamma(0.5 * (df + dimension)) - math.lgamma(0.5 * df) - 0.5 * dimension * math.log(math.pi * df)
+        )
+        log_prob = constant - 0.5 * (df + dimension) * xp.log1p(squared / df)
+        return log_prob, -((df + dimension) / (df + squared))[..., None] * noise
+
+    def draw(self, stream: Any, normal: Rows) -> Rows:
+        mixing = stream.gamma(0.5 * self.df, (normal.shape[0], 1)) / (0.5 * self.df)
+        return normal / mixing**0.5
