@@ -21,7 +21,7 @@ from qpaths.arrays import TracedStream, stream_of
 from qpaths.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Cloud, Info
 from qpaths.numerics import log_mean_exp
-from qpaths.rows import HostEvaluator, TracedEvaluator, layout_of
+from qpaths.rows import Evaluator, HostDensities, TracedDensities, layout_of
 from qpaths.standard_errors import few_replicas
 from qpaths.testing.algorithms import replicate
 
@@ -162,8 +162,8 @@ def test_both_worlds_have_the_same_text(key, monkeypatch):
     monkeypatch.setattr(loop, "_compiled_step", lambda annealing, *step: annealing.step(*step))
     _, start, run = stream_of(key, host=True).split(3)
     layout = layout_of(PATH)
-    positions = HostEvaluator(PATH, layout, True).draw(start, 16)
-    evaluator = TracedEvaluator(PATH, layout)
+    positions = Evaluator.of(PATH, HostDensities(layout, True)).draw(start, 16)
+    evaluator = Evaluator.of(PATH, TracedDensities(layout))
     annealing = loop.Annealing(
         evaluator, algorithm.kernel, algorithm.population, jnp.linspace(0, 1, 3), None, 0, _Handed(run)
     )

@@ -25,7 +25,7 @@ from qpaths.front_door.limits import Limits
 from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Check, Finding, Level, Note, Stop
 from qpaths.results import Status
-from qpaths.rows import HostEvaluator, evaluator_of, layout_of
+from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of
 from qpaths.verdict import Verdict
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -59,7 +59,7 @@ def _with_draws(path, samples):
 
 
 def evaluator(path):
-    return HostEvaluator(path, layout_of(path), True)
+    return Evaluator.of(path, HostDensities(layout_of(path), True))
 
 
 @pytest.fixture(scope="module")

@@ -10,8 +10,8 @@ from jax.scipy.stats import cauchy, norm
 import qpaths as qp
 from qpaths.arrays import stream_of
 from qpaths.front_door.endpoints import model_path
-from qpaths.front_door.exchange import Axes, evaluator_of_base, moved_draws, sign_probability, step_sizes
-from qpaths.front_door.inputs import log_mass, probe
+from qpaths.front_door.exchange import Axes, moved_draws, sign_probability, step_sizes
+from qpaths.front_door.inputs import base_alone, log_mass, probe
 from qpaths.remarks import Finding, Level, Note
 from qpaths.rows import evaluator_of
 
@@ -131,12 +131,10 @@ def test_a_sampler_of_half_the_cube_is_found(key):
 
 def test_moved_draws_keep_the_density_they_have(key):
     """In a case where the law after a move is known; leapfrog without its acceptance step must be rejected."""
-    evaluator = evaluator_of_base(
-        _evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,)))
-    )
+    evaluator = base_alone(_evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,))))
     draw, move = stream_of(key, host=True).split(2)
     rows = evaluator.draw(draw, 8192)
-    scores = evaluator.particles(rows, with_slopes=True).slopes.base
+    scores = evaluator.particles(rows, with_slopes=True).slopes
     axes = Axes.of(rows[:512])
     steps = step_sizes(axes, rows[:512], scores[:512])
     before, _, after = moved_draws(evaluator, rows, axes, steps, move)
@@ -163,7 +161,7 @@ def test_mass_from_both_sides(key):
     """A prior with mass exp(0.7), one with mass 1, and one whose tails are too heavy to tell."""
 
     def mass(shift, law=norm, draw=jax.random.normal):
-        evaluator = evaluator_of_base(_evaluator(lambda x: shift + jnp.sum(law.logpdf(x)), lambda key: draw(key, (2,))))
+        evaluator = base_alone(_evaluator(lambda x: shift + jnp.sum(law.logpdf(x)), lambda key: draw(key, (2,))))
         first, second = stream_of(key, host=True).split(2)
         return log_mass(evaluator, evaluator.draw(first, 2000), second)
 

@@ -17,7 +17,7 @@ from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.factors import times
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.metropolis import Fitted
-from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, evaluator_of
+from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, evaluator_of
 from qpaths.testing import NoRejection, StaleBeta
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -132,7 +132,7 @@ def _propose(kernel, log_target, position, momentum, step, traced=False):
     path, layout = _path_to(log_target), Layout.of(np.zeros(2))
 
     def transition(position, momentum, step):
-        evaluator = TracedEvaluator(path, layout) if traced else HostEvaluator(path, layout, with_slopes=True)
+        evaluator = Evaluator.of(path, TracedDensities(layout) if traced else HostDensities(layout, with_slopes=True))
         xp = evaluator.xp
         particles = evaluator.particles(position[None], with_slopes=True)
         numbers = momentum[None], xp.ones(1), xp.full(1, 1 - 1e-12)

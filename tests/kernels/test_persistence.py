@@ -10,7 +10,7 @@ import qpaths as qp
 from qpaths.annealing import Population
 from qpaths.arrays import stream_of
 from qpaths.kernels import KernelWrapper
-from qpaths.rows import HostEvaluator, Layout
+from qpaths.rows import Evaluator, HostDensities, Layout
 from qpaths.testing import check_algorithm, check_kernel
 
 MEAN, SCALE = np.array([2.0, -1.0]), 0.5
@@ -125,7 +125,7 @@ def test_momenta_are_kept_only_where_asked():
     layout = Layout.of(jnp.zeros(2))
     stream = stream_of(jax.random.key(0), host=True)
     for kernel, kept in ((qp.HMC(), False), (qp.MALA(), False), (qp.RandomWalk(), False), (SHORT, True)):
-        evaluator = HostEvaluator(PATH, layout, kernel.with_slopes)
+        evaluator = Evaluator.of(PATH, HostDensities(layout, kernel.with_slopes))
         state = Population().start(evaluator, kernel, stream.normal((50, 2)), stream.fold(1))
         assert (state.particles.momentum is not None) == kept
     with pytest.raises(ValueError, match=r"`persistence` must lie in \[0, 1\), got 1.0"):

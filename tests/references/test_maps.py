@@ -9,14 +9,14 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.references.components import Component
 from qpaths.references.composed import ComposedMap
-from qpaths.references.coordinates import MappedEvaluator
+from qpaths.references.coordinates import MappedDensities
 from qpaths.references.drivers import Modulation
 from qpaths.references.frames import linear_map
 from qpaths.references.maps import TriangularMap
 from qpaths.references.modulated import _median
 from qpaths.references.pulled import PulledMap, fit_pulls
 from qpaths.references.reference import Reference
-from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, layout_of
 
 DIMENSION = 5
 
@@ -157,12 +157,12 @@ def test_evaluator_of_a_map_has_the_density_of_the_noise():
     path = _path()
     layout = layout_of(path)
     host, traced = (
-        MappedEvaluator(inner, path.base.components[0].map)
-        for inner in (HostEvaluator(path, layout, True), TracedEvaluator(path, layout))
+        Evaluator.of(path, MappedDensities(inner, path.base.components[0].map))
+        for inner in (HostDensities(layout, True), TracedDensities(layout))
     )
     noise = np.random.default_rng(6).standard_normal((5, DIMENSION))
     particles = host.particles(noise, with_slopes=True)
-    points, log_volume = host.map.to_points(noise)
+    points, log_volume = host.densities.map.to_points(noise)
 
     def log_density(row, beta):
         return traced.log_density(beta, traced.values(row[None]))[0]
@@ -186,7 +186,7 @@ def test_shares_of_a_mixture(key):
     parts = tuple(Component.linear(30.0, np.array([center]), np.eye(1)) for center in (-50.0, 50.0))
     reference = Reference(parts, np.array([0.2, 0.8]), base, 0.5, Layout.of(jnp.zeros(1)))
     path = qp.GeometricPath(reference, base)
-    rows = HostEvaluator(path, layout_of(path), False).draw(HostStream((1,)), 10_000)[:, 0]
+    rows = Evaluator.of(path, HostDensities(layout_of(path), False)).draw(HostStream((1,)), 10_000)[:, 0]
     shares = [np.mean(rows < -25), np.mean(np.abs(rows) < 1), np.mean(rows > 25)]
     np.testing.assert_allclose(shares, [0.1, 0.5, 0.4], atol=5 * 0.5 / 100)
     value = jax.jit(reference.log_prob)(jnp.array([50.0]))

@@ -12,7 +12,7 @@ from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal
 from qpaths.references.maps import TriangularMap
 from qpaths.references.reference import Reference, share_lost, share_outside
 from qpaths.remarks import Refusal
-from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, layout_of
+from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, layout_of
 
 
 @pytest.fixture
@@ -126,7 +126,7 @@ def test_reference_is_normalized_and_draws_what_it_says(key):
     expected = 0.75 * np.array([0.3, 0.2])
     np.testing.assert_allclose(means.mean(axis=0), expected, atol=5 * means.std() / len(keys) ** 0.5)
     path = qp.GeometricPath(reference, base)
-    rows = HostEvaluator(path, layout, False).draw(HostStream((1,)), 20_000)
+    rows = Evaluator.of(path, HostDensities(layout, False)).draw(HostStream((1,)), 20_000)
     np.testing.assert_allclose(rows[:, :2].mean(axis=0), expected, atol=5 * rows.std() / len(rows) ** 0.5)
 
 
@@ -145,7 +145,8 @@ def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_s
     path = qp.GeometricPath(reference, base)
     positions = 3 * np.random.default_rng(0).standard_normal((20, 3))
     value, slope = jax.jit(jax.vmap(jax.value_and_grad(log_prob)))(jnp.asarray(positions))
-    host, traced = HostEvaluator(path, layout_of(path), True), TracedEvaluator(path, layout_of(path))
+    layout = layout_of(path)
+    host, traced = (Evaluator.of(path, one) for one in (HostDensities(layout, True), TracedDensities(layout)))
     compiled = jax.jit(lambda rows: traced.particles(rows, with_slopes=True))
     for particles in (host.particles(positions, with_slopes=True), compiled(positions)):
         np.testing.assert_allclose(particles.features.log_base, value, rtol=1e-10)
@@ -155,7 +156,7 @@ def test_reference_is_a_student_distribution_mixed_with_the_base_and_knows_its_s
 
 def _evaluator(base, target):
     path = qp.GeometricPath(base, target)
-    return HostEvaluator(path, layout_of(path), False)
+    return Evaluator.of(path, HostDensities(layout_of(path), False))
 
 
 def test_share_of_draws_beyond_a_hard_bound():
@@ -210,7 +211,7 @@ def test_nan_and_rounding_far_beyond_a_reference_are_no_mass():
     reference = Reference((fitted,), np.ones(1), base, 0.05, layout_of(qp.GeometricPath(base, base)))
     path = qp.GeometricPath(reference, qp.Density(log_prob))
     rows = np.array([[1.0, 2.0], [40.0, 0.0], [1e9, 0.0], [0.0, 200.0]])
-    values = HostEvaluator(path, layout_of(path), False).values(rows)
+    values = Evaluator.of(path, HostDensities(layout_of(path), False)).values(rows)
     np.testing.assert_allclose(values.log_target[:2], jax.jit(jax.vmap(log_prob))(rows[:2]))
     assert (values.log_target[2:] == -np.inf).all()
 
@@ -222,7 +223,8 @@ def test_overflow_where_no_draw_of_the_base_is_counts_as_no_mass(overflow):
     fitted = fit_reference(100 * np.random.default_rng(0).standard_normal((500, 2))).fitted
     reference = Reference((fitted,), np.ones(1), base, 0.05, layout_of(qp.GeometricPath(base, base)))
     path = qp.GeometricPath(reference, qp.Density(lambda x: jnp.where(x[0] > 2.0, overflow, -jnp.sum(x**2))))
-    log_target = HostEvaluator(path, layout_of(path), False).values(np.array([[100.0, 0.0], [3.0, 0.0]])).log_target
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
+    log_target = evaluator.values(np.array([[100.0, 0.0], [3.0, 0.0]])).log_target
     np.testing.assert_array_equal(log_target, [-np.inf, overflow])
 
 

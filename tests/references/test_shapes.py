@@ -9,10 +9,10 @@ import qpaths as qp
 from qpaths.arrays import HostStream
 from qpaths.numerics import log_ess
 from qpaths.references.components import Component
-from qpaths.references.coordinates import MappedEvaluator
+from qpaths.references.coordinates import MappedDensities
 from qpaths.references.maps import TriangularMap
 from qpaths.references.shapes import fit_shapes, num_shaped
-from qpaths.rows import evaluator_of
+from qpaths.rows import Evaluator, evaluator_of
 
 MAP = TriangularMap.linear(np.zeros(3), np.array([[1.0, 0.0, 0.0], [0.5, 1.0, 0.0], [-1.0, 0.3, 2.0]]))
 
@@ -41,7 +41,7 @@ def share(component, evaluator):
 def test_exponential_tails_are_found_beyond_the_draws():
     evaluator, noise = setup()
     before = Component(8.0, MAP)
-    shaped = fit_shapes(MappedEvaluator(evaluator, MAP), noise, before)
+    shaped = fit_shapes(Evaluator(evaluator.path, MappedDensities(evaluator.densities, MAP)), noise, before)
     old, new = share(before, evaluator), share(shaped, evaluator)
     assert old[0] < 0.2
     assert new[0] > 0.9
@@ -53,7 +53,8 @@ def test_exponential_tails_are_found_beyond_the_draws():
 
 def test_the_gradient_is_that_of_the_density():
     evaluator, noise = setup()
-    shaped = fit_shapes(MappedEvaluator(evaluator, MAP), noise, Component(8.0, MAP))
+    mapped = Evaluator(evaluator.path, MappedDensities(evaluator.densities, MAP))
+    shaped = fit_shapes(mapped, noise, Component(8.0, MAP))
     x = jnp.asarray(noise[:10])
     expected = jax.vmap(jax.grad(lambda row: shaped.log_prob_and_slope(row[None])[0][0]))(x)
     np.testing.assert_allclose(shaped.log_prob_and_slope(np.asarray(x))[1], expected, rtol=1e-8, atol=1e-10)

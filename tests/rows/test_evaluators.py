@@ -8,7 +8,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import stream_of
-from qpaths.rows import HostEvaluator, Layout, TracedEvaluator, clear_cache, evaluator_of, layout_of
+from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, clear_cache, evaluator_of, layout_of
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: jnp.where(x[0] > -1.0, 3.0 * x[1] - jnp.exp(x[1]) - 0.5 * jnp.sum(x**2), -jnp.inf))
@@ -58,9 +58,9 @@ def _everything(evaluator, positions):
 def test_both_worlds_agree(name):
     """And with the path's own functions of one point."""
     path = PATHS[name]
-    host = _everything(HostEvaluator(path, layout_of(path), with_slopes=True), POSITIONS)
+    host = _everything(Evaluator.of(path, HostDensities(layout_of(path), with_slopes=True)), POSITIONS)
     assert all(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(host))
-    traced = jax.jit(lambda x: _everything(TracedEvaluator(path, layout_of(path)), x))(POSITIONS)
+    traced = jax.jit(lambda x: _everything(Evaluator.of(path, TracedDensities(layout_of(path))), x))(POSITIONS)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9), host, traced)
     betas, points = jnp.linspace(0.0, 1.0, 7), jnp.asarray(POSITIONS)
     np.testing.assert_allclose(host["log_density"], jax.jit(jax.vmap(path.log_density))(betas, points), rtol=1e-9)
@@ -94,7 +94,7 @@ def test_numbers_do_not_depend_on_chunks(chunks_of):
     path, found = PATHS["q"], []
     for sizes in ((4, 2), (7, 3), (2048, 128)):
         chunks_of(*sizes)
-        evaluator = HostEvaluator(path, layout_of(path), with_slopes=True)
+        evaluator = Evaluator.of(path, HostDensities(layout_of(path), with_slopes=True))
         found.append({"draws": evaluator.draw(HOST.fold(1), 11), **_everything(evaluator, POSITIONS)})
     for other in found[1:]:
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-13), found[0], other)
@@ -161,7 +161,7 @@ def test_numpy_densities_are_evaluated_like_those_of_jax(name):
         qp.Density(lambda x: -jnp.sum((x - 1) ** 2)),
         q=0.9,
     )
-    found, expected = (_everything(HostEvaluator(p, layout_of(p), with_slopes=True), POSITIONS) for p in (path, same))
+    found, expected = (_everything(Evaluator.of(p, HostDensities(layout_of(p), True)), POSITIONS) for p in (path, same))
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), found, expected)
 
 

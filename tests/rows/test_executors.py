@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.rows import HostEvaluator, layout_of, spread_over, together, versions
+from qpaths.rows import Evaluator, HostDensities, layout_of, spread_over, together, versions
 from qpaths.rows import executors as spreading
 
 ROWS = np.random.default_rng(0).standard_normal((300, 3))
@@ -84,7 +84,7 @@ def everything_travels(monkeypatch):
 @pytest.mark.parametrize("executor", [concurrent.futures.ThreadPoolExecutor(2), Shuffled()], ids=["threads", "order"])
 def test_the_numbers_are_those_of_an_evaluation_here(name, executor, everything_travels):
     path, with_slopes = PATHS[name]
-    evaluator = HostEvaluator(path, layout_of(path), with_slopes)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), with_slopes))
     here = evaluator.particles(ROWS, with_slopes=with_slopes)
     with spread_over(executor):
         there = evaluator.particles(ROWS, with_slopes=with_slopes)
@@ -97,7 +97,7 @@ def test_cheap_points_stay_here_and_dear_ones_travel(monkeypatch):
     seconds = {"base": 1e-5, "target": 4e-3}
     monkeypatch.setattr(spreading, "_timed", lambda f, rows: (f(rows), seconds[f.name] * len(rows)))
     path = _numpy_path(qp.Density(_log_prob, backend="numpy"))
-    evaluator = HostEvaluator(path, layout_of(path), False)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
     executor = Shuffled()
     with spread_over(executor):
         evaluator.values(ROWS)
@@ -128,7 +128,7 @@ def test_the_model_travels_once_to_a_worker(everything_travels, monkeypatch):
 
     data = np.zeros(100_000)
     path = _numpy_path(qp.Density(lambda x: _log_prob(x) + data[0], backend="numpy"))
-    evaluator = HostEvaluator(path, layout_of(path), False)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
     expected = evaluator.values(ROWS)
     with spread_over(Elsewhere()):
         for _ in range(3):
@@ -145,10 +145,10 @@ def test_another_precision_and_process(everything_travels):
     """
     forgiven = qp.forgiving(_fails_at_some)
     failing = _numpy_path(qp.Density(forgiven, backend="numpy"))
-    values = HostEvaluator(failing, layout_of(failing), False)
+    values = Evaluator.of(failing, HostDensities(layout_of(failing), False))
     forgiven(-np.ones(3)), forgiven(-np.ones(3))
     path, _ = PATHS["jax"]
-    evaluator = HostEvaluator(path, layout_of(path), True)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), True))
     here = evaluator.particles(ROWS[:5], with_slopes=True)
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, spread_over(pool):
         there = evaluator.particles(ROWS[:5], with_slopes=True)
@@ -165,7 +165,7 @@ def test_what_cannot_travel_is_named(everything_travels):
             return _log_prob(x)
 
     path = _numpy_path(qp.Density(lambda x: helper(x), backend="numpy"))
-    evaluator = HostEvaluator(path, layout_of(path), False)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
     with concurrent.futures.ThreadPoolExecutor(1) as pool, spread_over(pool):
         assert np.isfinite(evaluator.values(ROWS).log_target).all(), "threads need no trip"
     spreading.Model(lambda rows: None)
@@ -191,13 +191,13 @@ def test_errors_of_the_user_arrive(everything_travels):
         spread_over(Shuffled()),
         pytest.raises(RuntimeError, match=r"target.log_prob` raised ArithmeticError at the point \[.*no such luck"),
     ):
-        HostEvaluator(path, layout_of(path), False).values(ROWS)
+        Evaluator.of(path, HostDensities(layout_of(path), False)).values(ROWS)
 
 
 def test_runs_at_the_same_time_end_with_the_first_error(everything_travels):
     """Another run that still waits for its workers ends, too."""
     path = _numpy_path(qp.Density(_log_prob, backend="numpy"))
-    evaluator = HostEvaluator(path, layout_of(path), False)
+    evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
 
     class Never(Shuffled):
         def submit(self, function, *arguments):

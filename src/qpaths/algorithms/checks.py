@@ -12,11 +12,11 @@ from ..arrays import to_host
 from ..densities import as_text, called
 from ..paths import Reversed
 from ..results import CollapsedError, Status
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from ..status import PointFaultError
 
 
-def raise_fault(evaluator: AbstractEvaluator, fault: Fault, betas: Any) -> None:
+def raise_fault(evaluator: Evaluator, fault: Fault, betas: Any) -> None:
     """Raise the first fault of a run as an error for the user.
 
     Args:

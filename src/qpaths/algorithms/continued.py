@@ -17,7 +17,7 @@ from ..arrays import one_thread, quiet
 from ..cost import Cost
 from ..kernels import FrozenKernel
 from ..kernels.factors import LeapfrogParams
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 
 _CHAINS, _MOVES = (64, 512), (8, 64)
 """The fewest and the most."""
@@ -94,7 +94,7 @@ def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None
 
 @quiet()
 def continued(
-    evaluator: AbstractEvaluator, kernel: FrozenKernel, draws: Draws, size: tuple[int, int], stream: Any
+    evaluator: Evaluator, kernel: FrozenKernel, draws: Draws, size: tuple[int, int], stream: Any
 ) -> tuple[Drift, Cost]:
     """Move some of the draws on, with step sizes in turns, and compare where they end; also the cost.
 
@@ -128,7 +128,7 @@ def continued(
     return worst, cost
 
 
-def _ratios(evaluator: AbstractEvaluator, particles: Any) -> Line:
+def _ratios(evaluator: Evaluator, particles: Any) -> Line:
     return np.asarray(evaluator.log_ratio(0.0, 1.0, particles.features), float)
 
 

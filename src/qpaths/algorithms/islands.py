@@ -18,7 +18,7 @@ from ..numerics import log_mean_exp
 from ..recipe import Recipe
 from ..references.reference import Reference
 from ..results import Result, Status
-from ..rows import AbstractEvaluator, evaluator_of, together
+from ..rows import Evaluator, evaluator_of, together
 from ..standard_errors import few_replicas, pareto_shape
 from ..verdict import Verdict
 from .identities import Control, Identities, identities
@@ -213,7 +213,7 @@ class _Still(AbstractKernel[None]):
         raise NotImplementedError("nothing moves in a single step")
 
 
-def _scored(evaluator: AbstractEvaluator, state: State) -> State:
+def _scored(evaluator: Evaluator, state: State) -> State:
     """The first of the draws with the target's gradient, for the checks."""
     particles = evaluator.particles(state.particles.position[:_NUM_SCORED], with_slopes=True)
     return state._replace(particles=particles, log_weights=state.log_weights[:_NUM_SCORED])

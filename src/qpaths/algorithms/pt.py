@@ -21,7 +21,7 @@ from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..results import Result, Stats
-from ..rows import AbstractEvaluator, evaluator_of, stream_for
+from ..rows import Evaluator, evaluator_of, stream_for
 from ..standard_errors import jackknife_se
 from .checks import raise_fault
 from .tempering import KEPT, Record, Tempering, merge_chains, temper
@@ -85,12 +85,12 @@ class ParallelTempering(eqx.Module):
         evaluator, stream = self.begin(path, key=key)
         return self.finish(evaluator, temper(self, evaluator, stream))
 
-    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[AbstractEvaluator, Any]:
+    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Evaluator, Any]:
         """What a run works with: the path's evaluator and its random numbers."""
         stream = stream_for(key, path, self)
         return evaluator_of(path, stream, with_slopes=self.kernel.with_slopes), stream
 
-    def finish(self, evaluator: AbstractEvaluator, state: Tempering) -> Result:
+    def finish(self, evaluator: Evaluator, state: Tempering) -> Result:
         """The result of a run whose rounds are over."""
         raise_fault(evaluator, state.fault, state.betas)
         log_evidence, standard_error, stats = summarize(evaluator.path, state.betas, state.record)

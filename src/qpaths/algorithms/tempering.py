@@ -18,7 +18,7 @@ from ..estimators import neighbor_log_ratios
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, grouped
 from ..results import Status
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from ..schedules import respace
 
 KEPT = 64
@@ -58,7 +58,7 @@ def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
     return xp.exp(xp.minimum(xp.where(impossible, -xp.inf, forward + reverse), 0.0))
 
 
-def temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+def temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
     """All rounds of a run: the state after the last one.
 
     On the host they run in Python; elsewhere they are compiled as one program. `sampler` is the `ParallelTempering`
@@ -71,7 +71,7 @@ def temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering
 
 
 @quiet()
-def _temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+def _temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
     """The start, and all rounds; a compiled run has one loop for rounds of any length."""
     start, run = stream.split(2)
     state = _start(sampler, evaluator, start)
@@ -92,7 +92,7 @@ def _temper(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Temperin
 _compiled_temper = jax.jit(_temper)
 
 
-def _start(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering:
+def _start(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
     """Draws from the base, weighted for each beta.
 
     A chain starts at one of its draws, chosen by weight, and the kernel is fitted to all of them.
@@ -126,7 +126,7 @@ def _start(sampler: Any, evaluator: AbstractEvaluator, stream: Any) -> Tempering
     return Tempering(betas, particles, kept, log_weights, record, fault)
 
 
-def _round(sampler: Any, evaluator: AbstractEvaluator, state: Tempering, num_scans: Any, stream: Any) -> Tempering:
+def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any, stream: Any) -> Tempering:
     """One round: betas and parameters of the kernel from the round before, frozen, and then the scans.
 
     The record of the round replaces the one before, so that memory holds one round only.
@@ -167,7 +167,7 @@ def _set(rows: Any, index: Any, leaf: Any) -> Any:
 
 
 def _adapt(
-    kernel: AbstractKernel[Any], evaluator: AbstractEvaluator, state: Tempering, slots: Any, stream: Any
+    kernel: AbstractKernel[Any], evaluator: Evaluator, state: Tempering, slots: Any, stream: Any
 ) -> tuple[Tempering, Any]:
     """Re-space the betas and fit the kernel at each; the state is ready for a round that keeps `slots` states."""
     xp = evaluator.xp
@@ -198,7 +198,7 @@ def _adapt(
 
 def _explore(
     sampler: Any,
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     state: Tempering,
     params: Any,
     refresh_stream: Any,
@@ -225,7 +225,7 @@ def _explore(
     return state._replace(particles=particles, fault=fault), acceptance
 
 
-def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: Any) -> tuple[Particles, FloatArray]:
+def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Any) -> tuple[Particles, FloatArray]:
     """Exchange neighbors of one parity; also the rejection rate of every pair, tried or not."""
     xp = evaluator.xp
     probability = swap_probability(*neighbor_log_ratios(evaluator.path, state.betas, state.particles.features))
@@ -237,13 +237,13 @@ def _swap(evaluator: AbstractEvaluator, state: Tempering, parity: Any, stream: A
     return jax.tree.map(lambda leaf: leaf[source, chains], state.particles), 1 - xp.mean(probability, axis=1)
 
 
-def _draw(sampler: Any, evaluator: AbstractEvaluator, stream: Any, num: int) -> Particles:
+def _draw(sampler: Any, evaluator: Evaluator, stream: Any, num: int) -> Particles:
     """Exact draws from the base, evaluated, with what the kernel keeps of each."""
     particles = evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
     return sampler.kernel.equip(particles, stream)
 
 
-def _stranded(evaluator: AbstractEvaluator, state: Tempering) -> Fault:
+def _stranded(evaluator: Evaluator, state: Tempering) -> Fault:
     """A chain that the last round saw without mass at its own beta started far from the support."""
     xp = evaluator.xp
     own = evaluator.log_density(state.betas[:, None, None], state.record.features)

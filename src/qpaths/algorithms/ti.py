@@ -15,7 +15,7 @@ from ..estimators import DerivativeMoments, check_rule, moments_from, thermodyna
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..results import Result, Status
-from ..rows import AbstractEvaluator, evaluator_of, stream_for
+from ..rows import Evaluator, evaluator_of, stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from ..standard_errors import few_replicas
 from .base import AbstractAnnealer
@@ -147,7 +147,7 @@ def _run_from_base(sampler: Any, path: AbstractPath[Any], stream: Any) -> _Repli
     return _Replicates(sampler.finish(annealing, state, stats), state.fault, start)
 
 
-def _raise_first(evaluator: AbstractEvaluator, faults: Fault, betas: AnyArray) -> None:
+def _raise_first(evaluator: Evaluator, faults: Fault, betas: AnyArray) -> None:
     """Raise the first concrete fault among those of all replicates."""
     if is_concrete(faults):
         worst = int(np.argmax(np.asarray(faults.status) != Status.OK))

@@ -24,7 +24,7 @@ from ..next_beta import next_beta
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
-from ..rows import BLOCK, AbstractEvaluator, halving, rows_at_once
+from ..rows import BLOCK, Evaluator, halving, rows_at_once
 from ..schedules import step_length
 from .population import Population, State
 
@@ -56,7 +56,7 @@ class Annealing(Module):
         (2, [0.0, 0.5, 1.0])
     """
 
-    evaluator: AbstractEvaluator
+    evaluator: Evaluator
     kernel: AbstractKernel[Any]
     population: Population
     betas: Float[AnyArray, " num"] | None

@@ -15,11 +15,11 @@ from .._types import Rows
 from ..arrays import TracedRows, TracedStream
 from ..kernels import AbstractKernel
 from ..kernels.base import Info
-from ..rows import AbstractEvaluator, Particles, Spread, by_rows, evaluator_of, gathered, portable
+from ..rows import Evaluator, Particles, Spread, by_rows, evaluator_of, gathered, portable
 
 
 def evaluated(
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     kernel: AbstractKernel[Any],
     positions: Rows,
     devices: tuple[Any, ...],
@@ -32,7 +32,7 @@ def evaluated(
 
 
 def moved(
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     kernel: AbstractKernel[Any],
     beta: Any,
     particles: Particles,
@@ -106,5 +106,5 @@ class _Move:
         return kernel.trajectory(evaluator, beta, particles, draws, own, num=self.chain_length)
 
 
-def _traced(path: Any, with_slopes: bool) -> AbstractEvaluator:
+def _traced(path: Any, with_slopes: bool) -> Evaluator:
     return evaluator_of(path, TracedStream(jnp.zeros(())), with_slopes=with_slopes)

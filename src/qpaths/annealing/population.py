@@ -17,7 +17,7 @@ from ..kernels.base import Cloud, grouped
 from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
-from ..rows import AbstractEvaluator, Particles, in_blocks, in_chunks, taken
+from ..rows import DerivedDensity, Evaluator, Particles, in_blocks, in_chunks, taken
 from ..standard_errors import Lag, dominance
 from . import on_devices
 
@@ -128,7 +128,7 @@ class Population(Module):
         first, later = (kernel.fit_cost(num_particles, again) for again in (False, True))
         return total + first + num_stages * self.num_fits(kernel, num_particles) * later
 
-    def start(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
+    def start(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
         particles = kernel.equip(self._evaluated(evaluator, kernel, positions), stream)
@@ -153,7 +153,7 @@ class Population(Module):
             params = jax.tree.map(lambda leaf: xp.repeat(leaf[None], repeats, axis=0), params)
         return state._replace(params=params)
 
-    def _evaluated(self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
+    def _evaluated(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
         """In chunks where asked; on the host evaluation is chunked by itself."""
         if self.devices is not None:
             return on_devices.evaluated(evaluator, kernel, positions, self.devices, self.chunk_size)
@@ -220,9 +220,7 @@ class Population(Module):
         wanted = (ess <= self.threshold * num * (1 + 1e-6)) & (ess > 0) & (self.threshold > 0)
         return cond(xp, wanted, renew, lambda state: (state, xp.asarray(num // 2, int)), state)
 
-    def fit(
-        self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Any
-    ) -> Any:
+    def fit(self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Any) -> Any:
         """Parameters of the kernel from the weighted particles; with `cross_fit` from those on each side of `split`.
 
         Copies of a particle are neighbors, so that a cut keeps families together; where the second half of the
@@ -252,7 +250,7 @@ class Population(Module):
         return map_rows(xp, fit_to, (xp.arange(2), xp.stack([is_late, ~is_late]), state.params))
 
     def move(
-        self, evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], state: State, stream: Any, params: Any
+        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, stream: Any, params: Any
     ) -> tuple[State, Scalar]:
         """Move every particle by the kernel at the current beta; also the mean acceptance."""
         num = state.log_weights.shape[0]
@@ -283,7 +281,7 @@ class Population(Module):
         return state, evaluator.xp.mean(info.acceptance)
 
 
-def invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> Bool[AnyArray, " n"]:
+def invalid_draws(evaluator: Evaluator, draws: Particles) -> Bool[AnyArray, " n"]:
     """At which exact draws from the base an endpoint is not what it must be there.
 
     A draw of a fitted reference may lie so far out that neither density is a number there: it has no mass, and that is
@@ -292,7 +290,7 @@ def invalid_draws(evaluator: AbstractEvaluator, draws: Particles) -> Bool[AnyArr
     xp = evaluator.xp
     base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
     wrong = ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
-    if hasattr(evaluator.path.base, "is_far"):
+    if isinstance(evaluator.path.base, DerivedDensity):
         return wrong & ~((base == -xp.inf) & (target == -xp.inf))
     return wrong
 

@@ -10,7 +10,7 @@ from .._types import Rows
 from ..arrays import HostStream, TracedStream, is_traced, one_thread, to_host
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
-from ..rows import AbstractEvaluator, any_numpy, evaluator_of
+from ..rows import Evaluator, any_numpy, evaluator_of
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule
 from .loop import Annealing
 from .population import Population, State
@@ -72,7 +72,7 @@ def begin(
     return annealing.bounded(num, lambda annealing: _begin(annealing, positions, start, num))
 
 
-def _check_can_spread(path: AbstractPath[Any], evaluator: AbstractEvaluator) -> None:
+def _check_can_spread(path: AbstractPath[Any], evaluator: Evaluator) -> None:
     """Raise where particles cannot be spread over devices."""
     if evaluator.xp is not np:
         raise ValueError(

@@ -15,7 +15,7 @@ from ..cost import Cost
 from ..kernels import FrozenKernel
 from ..numerics import log_ess, log_mean_exp
 from ..recipe import Recipe
-from ..rows import AbstractEvaluator, evaluator_of
+from ..rows import Evaluator, evaluator_of
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
@@ -56,7 +56,7 @@ class Balance(NamedTuple):
         return float(math.hypot(self.imbalance, self.narrow, self.discrepancy))
 
 
-def balance(evaluator: AbstractEvaluator, islands: Islands) -> Balance:
+def balance(evaluator: Evaluator, islands: Islands) -> Balance:
     """Whether scores and virials average to zero over all draws, as they do for a target without hard bounds (Stein).
 
     Draws that end where the target does not (before the neck of a funnel, say) leave the score open at that end, even
@@ -168,13 +168,13 @@ def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: floa
     return drift, cost + Cost.values(num_values)
 
 
-def _draws_with_mass(evaluator: AbstractEvaluator, islands: Islands) -> Float[np.ndarray, "n d"]:
+def _draws_with_mass(evaluator: Evaluator, islands: Islands) -> Float[np.ndarray, "n d"]:
     """The first draws that have weight, two more than are looked at."""
     rows = np.asarray(evaluator.layout.rows(islands.samples), float)
     return rows.reshape(-1, rows.shape[-1])[islands.log_weights.ravel() > -np.inf][: NUM_PROBES + 2]
 
 
-def _has_jumps(evaluator: AbstractEvaluator, rows: Float[np.ndarray, "n d"]) -> bool:
+def _has_jumps(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
     """Whether the target changes by more than its gradient says between points near each other.
 
     It is then a function with steps, and the identity has a term at each of them.
@@ -193,7 +193,7 @@ def _has_jumps(evaluator: AbstractEvaluator, rows: Float[np.ndarray, "n d"]) -> 
     return float(np.mean(beyond & np.isfinite(expected))) > _JUMPING
 
 
-def _is_bounded(evaluator: AbstractEvaluator, rows: Float[np.ndarray, "n d"]) -> bool:
+def _is_bounded(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
     """Whether the target has no mass at some points beyond the draws: the identity then has terms at the bound."""
     # Differences of draws reach beyond them in every direction in which they spread.
     beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))

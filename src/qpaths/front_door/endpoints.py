@@ -31,7 +31,7 @@ from ..densities import (
 from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
-from ..rows import AbstractEvaluator, Layout, describe, key_type, layout_of, shape_of
+from ..rows import Evaluator, Layout, describe, key_type, layout_of, shape_of
 from ..status import PointFaultError
 
 _NUM_LOOKED = 128
@@ -182,7 +182,7 @@ def in_units_of(model: Model | None) -> Iterator[None]:
         raise PointFaultError(words, fault.point) from None
 
 
-def check_not_on_simplex(evaluator: AbstractEvaluator, stream: Any) -> None:
+def check_not_on_simplex(evaluator: Evaluator, stream: Any) -> None:
     """Raise where the numbers of a part of the point are positive and always have the same sum."""
     points = evaluator.layout.points(np.asarray(evaluator.draw(stream.fold(9), _NUM_LOOKED)))
     for name, leaf in named_leaves(points).items():

@@ -7,12 +7,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Rows
-from ..densities import has_gradient
 from ..kernels import HMC, RandomWalk
 from ..kernels.gradient import LeapfrogParams
-from ..paths import GeometricPath
-from ..rows import AbstractEvaluator, HostEvaluator, Particles
+from ..rows import OneDensity, Particles
 
 Matrix = Float[np.ndarray, "n d"]
 Inside = Float[np.ndarray, "m d"]
@@ -74,19 +71,6 @@ class Axes(NamedTuple):
         return [int(j) for j in np.argsort(-loads) if loads[j] > 0.5 * loads.max()]
 
 
-class _OfBase(HostEvaluator):
-    """An evaluator whose path has the base at both ends, and evaluates it once."""
-
-    def _ends(self, ends: Any, positions: Rows, *, with_slopes: bool) -> list[tuple[Any, Any]]:
-        return 2 * super()._ends({"base": ends["base"]}, positions, with_slopes=with_slopes)
-
-
-def evaluator_of_base(evaluator: AbstractEvaluator) -> HostEvaluator:
-    """For moves by kernels that leave the base invariant, without an evaluation of the target."""
-    base = evaluator.path.base
-    return _OfBase(GeometricPath(base, base), evaluator.layout, has_gradient(base))
-
-
 def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
     """By direction: what both the draws and the density can bear, whichever of them is narrower."""
     rotated = axes.standard(rows) @ axes.rotation
@@ -98,14 +82,14 @@ def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
 
 
 def moved_draws(
-    evaluator: HostEvaluator, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
+    evaluator: OneDensity, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
 ) -> tuple[Inside, Inside | None, Inside]:
     """Draws where the density is positive, the scores there, and where a reversible kernel took each of them.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.
     """
     particles = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
-    inside = np.isfinite(particles.features.log_base)
+    inside = np.isfinite(particles.features)
     particles = jax.tree.map(lambda leaf: leaf[inside], particles)
     sizes, moves = stream.split(2)
     num = len(particles.position)
@@ -113,17 +97,17 @@ def moved_draws(
     factor = (axes.spread[:, None] * axes.rotation * steps)[None]
     if evaluator.with_slopes:
         moved = _by_leapfrog(evaluator, particles, LeapfrogParams(factor, size), moves.rows(num))
-        return particles.position, particles.slopes.base, moved
+        return particles.position, particles.slopes, moved
     return particles.position, None, _by_walking(evaluator, particles, factor, size, moves.rows(num))
 
 
-def _by_leapfrog(evaluator: HostEvaluator, particles: Particles, params: LeapfrogParams, rows: Any) -> Matrix:
+def _by_leapfrog(evaluator: Any, particles: Particles, params: LeapfrogParams, rows: Any) -> Matrix:
     """After one move of Hamiltonian Monte Carlo."""
     kernel = HMC(1, _NUM_MOVES, step_size=1.0, jitter=0.0)
     return kernel.move(evaluator, 0.0, particles, rows, params)[0].position
 
 
-def _by_walking(evaluator: HostEvaluator, particles: Particles, factor: Any, size: Column, rows: Any) -> Matrix:
+def _by_walking(evaluator: Any, particles: Particles, factor: Any, size: Column, rows: Any) -> Matrix:
     """After some moves of a random walk."""
     kernel = RandomWalk(_NUM_MOVES)
     noise, uniform = kernel.randomness(rows, particles.position, _NUM_MOVES)

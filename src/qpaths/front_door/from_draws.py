@@ -11,21 +11,19 @@ from jaxtyping import Float
 from .._types import LogDensity, PRNGKey
 from ..adapters.draws import read_draws
 from ..adapters.model import Model
-from ..arrays import quiet, sigmoid, stream_of, to_host
+from ..arrays import quiet, sigmoid, stream_of
 from ..autocorrelation import effective_size, r_hat
 from ..cost import Cost
 from ..densities import DensityLike, as_density, has_gradient
 from ..draws_remarks import DrawsFinding, DrawsNote
 from ..estimators import bridge
-from ..paths import GeometricPath
 from ..remarks import Remark
 from ..results import Result, Status
-from ..rows import HostEvaluator, Layout, evaluator_of
+from ..rows import HostDensities, Layout
 from ..standard_errors import importance_log_evidence
 from ..verdict import Verdict
 from .endpoints import marked_if_blind, path_given, with_names
-from .exchange import evaluator_of_base
-from .proposals import mode_elsewhere, points_as_text, reference_for, wide_density
+from .proposals import NUM_STARTS, mode_elsewhere, points_as_text, reference_for, wide_density
 
 Chains = Float[np.ndarray, "chains n d"]
 
@@ -74,11 +72,10 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     rows = chains.reshape(-1, layout.dimension)
     if inner is None:
         inner = wide_density(rows, layout)
-    alone = evaluator_of_base(HostEvaluator(GeometricPath(target, target), layout, with_slopes))
-    at = alone.particles(rows, with_slopes=with_slopes)
-    log_target = np.asarray(at.features.log_base)
+    densities = HostDensities(layout, with_slopes)
+    log_target, slopes = densities.at({"target": target}, rows, with_slopes=with_slopes)[0]
     _check_values(log_target, layout, rows)
-    scores = np.asarray(at.slopes.base).reshape(chains.shape) if with_slopes else None
+    scores = slopes.reshape(chains.shape) if with_slopes else None
     cost = Cost(target_gradient=len(rows)) if with_slopes else Cost(target=len(rows))
     half = chains.shape[1] // 2
     early, late = slice(0, half), slice(half, 2 * half)
@@ -86,14 +83,17 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     for number, (fitted, used) in enumerate(((early, late), (late, early))):
         own = None if scores is None else scores[:, fitted].reshape(-1, layout.dimension)
         reference = reference_for(chains[:, fitted].reshape(-1, layout.dimension), own, inner, layout)
-        evaluator = evaluator_of(GeometricPath(reference, target), stream, with_slopes=with_slopes)
-        bridges.append(_bridge(evaluator, chains[:, used], stream.fold(number)))
+        bridges.append(_bridge(densities, reference, target, chains[:, used], stream.fold(number)))
         cost += Cost(target=chains[:, used].size // layout.dimension * (1 + _PROPOSED))
     found, extra = _findings(bridges, log_target.reshape(chains.shape[:2]))
     where = "the prior" if isinstance(model, Model) else "far around the draws"
     if with_slopes:
-        around = HostEvaluator(GeometricPath(inner, target), layout, True)
-        elsewhere, num = mode_elsewhere(around, rows, log_target, reference, stream.fold(2))
+        starts = np.asarray(densities.draw(inner, stream.fold(2), NUM_STARTS), float)
+
+        def gradient(positions: Any) -> Any:
+            return densities.at({"target": target}, positions, with_slopes=True)[0]
+
+        elsewhere, num = mode_elsewhere(gradient, starts, rows, log_target, reference)
         cost += Cost(target_gradient=num)
         if elsewhere is not None:
             point = points_as_text(layout, elsewhere.position)
@@ -164,15 +164,20 @@ class _Bridge(NamedTuple):
 
 
 @quiet()
-def _bridge(evaluator: Any, chains: Chains, stream: Any) -> _Bridge:
-    """Bridge sampling between the base of a path and draws from its target.
+def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chains: Chains, stream: Any) -> _Bridge:
+    """Bridge sampling between a reference and draws from the target.
 
     The standard error is that of Fruehwirth-Schnatter (2004): the two means of the bridge equation, the one over the
     draws with what correlated draws are worth.
     """
     num_chains, num, dimension = chains.shape
-    proposed = evaluator.draw(stream, _PROPOSED * num_chains * num)
-    forward, reverse = (_log_ratio(evaluator, rows) for rows in (np.asarray(proposed), chains.reshape(-1, dimension)))
+    proposed = densities.draw(reference, stream, _PROPOSED * num_chains * num)
+
+    def log_ratio(rows: np.ndarray) -> np.ndarray:
+        (log_base, _), (log_target, _) = densities.at({"base": reference, "target": target}, rows, with_slopes=False)
+        return log_target - log_base
+
+    forward, reverse = log_ratio(np.asarray(proposed)), log_ratio(chains.reshape(-1, dimension))
     value = float(bridge(forward[None], -reverse[None])[0])
     offset = value - math.log(len(reverse) / len(forward))
     there, back = sigmoid(forward - offset), sigmoid(offset - reverse)
@@ -186,11 +191,6 @@ def _pooled_error(first: _Bridge, second: _Bridge) -> float:
     """Of the mean of the two estimates: what they say of themselves, or more where they differ by more than that."""
     own, seen = 0.5 * math.hypot(first.error, second.error), 0.5 * abs(first.value - second.value)
     return max(own, math.sqrt(0.5 * (own**2 + seen**2)))
-
-
-def _log_ratio(evaluator: Any, rows: np.ndarray) -> np.ndarray:
-    values = to_host(evaluator.values(rows))
-    return np.asarray(values.log_target) - np.asarray(values.log_base)
 
 
 def _findings(bridges: list[_Bridge], log_target: np.ndarray) -> tuple[list[Remark], float]:

@@ -14,8 +14,7 @@ from ..estimators import bridge
 from ..paths.base import EndpointValues
 from ..references.fitting import fit_reference
 from ..remarks import Finding, Note, Remark
-from ..rows import AbstractEvaluator, HostEvaluator, Particles
-from .exchange import evaluator_of_base
+from ..rows import Evaluator, HostDensities, OneDensity, Particles
 from .sampler import coordinate_names, listed, sampler_findings
 
 _NUM_DRAWN = 512
@@ -29,7 +28,7 @@ _OVERLAP = 0.05
 """Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
 
 
-def pace(evaluator: AbstractEvaluator, with_slopes: bool, stream: Any) -> tuple[int, float]:
+def pace(evaluator: Evaluator, with_slopes: bool, stream: Any) -> tuple[int, float]:
     """Evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
     positions = evaluator.draw(stream, _NUM_PACED)
     evaluator.particles(positions, with_slopes=with_slopes)
@@ -48,7 +47,7 @@ class Probe(NamedTuple):
     findings: list[Remark]
 
 
-def check_deterministic(evaluator: AbstractEvaluator, positions: Rows, features: EndpointValues) -> None:
+def check_deterministic(evaluator: Evaluator, positions: Rows, features: EndpointValues) -> None:
     """Raise where a density does not always give the same number at the same point.
 
     A NumPy density is called again, and so is one that calls back to Python. Other compiled programs give the same
@@ -87,7 +86,7 @@ def _trace(density: DensityLike, name: str, point: Point) -> str:
 
 
 @quiet()
-def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
+def probe(evaluator: Evaluator, stream: Any) -> Probe:
     """What some draws from the base show: a mistake in the sampler or the base, or a likelihood that ignores a part.
 
     The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
@@ -99,7 +98,7 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     few = positions[:_NUM_PROBED]
     features = to_host(evaluator.values(few))
     check_deterministic(evaluator, few, features)
-    prior = evaluator_of_base(evaluator)
+    prior = base_alone(evaluator)
     findings = sampler_findings(prior, positions, sampler)
     mass = None if findings else log_mass(prior, positions, check)
     if mass is not None:
@@ -117,7 +116,7 @@ def probe(evaluator: AbstractEvaluator, stream: Any) -> Probe:
     return Probe(features, is_normalized, _ignored(evaluator, at), findings)
 
 
-def check_finite(evaluator: AbstractEvaluator, positions: Rows) -> None:
+def check_finite(evaluator: Evaluator, positions: Rows) -> None:
     """Raise where draws from the base are infinite."""
     beyond = ~np.isfinite(positions)
     if not beyond.any():
@@ -133,7 +132,7 @@ def check_finite(evaluator: AbstractEvaluator, positions: Rows) -> None:
     )
 
 
-def _with_slopes(evaluator: AbstractEvaluator, rows: Rows) -> Particles | None:
+def _with_slopes(evaluator: Evaluator, rows: Rows) -> Particles | None:
     """The endpoints and their gradients at draws with mass; None without gradients, or with few such draws."""
     if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
         return None
@@ -142,7 +141,7 @@ def _with_slopes(evaluator: AbstractEvaluator, rows: Rows) -> Particles | None:
     return jax.tree.map(lambda leaf: leaf[inside], at) if inside.sum() >= _NUM_AGAIN else None
 
 
-def _flat(evaluator: AbstractEvaluator, at: Particles) -> list[int]:
+def _flat(evaluator: Evaluator, at: Particles) -> list[int]:
     """Coordinates in which the target is the same everywhere, so that its integral is infinite."""
     unseen = np.flatnonzero(np.all(at.slopes.target == 0, axis=0))[:_NUM_AGAIN]
     values = at.features.log_target[:_NUM_AGAIN]
@@ -157,7 +156,13 @@ def _flat(evaluator: AbstractEvaluator, at: Particles) -> list[int]:
     return found
 
 
-def log_mass(evaluator: HostEvaluator, positions: Rows, stream: Any) -> tuple[float, float] | None:
+def base_alone(evaluator: Evaluator) -> OneDensity:
+    """Return the evaluator of the base of a path, which leaves the target alone."""
+    base, with_slopes = evaluator.path.base, has_gradient(evaluator.path.base)
+    return OneDensity(base, "base", HostDensities(evaluator.layout, with_slopes), with_slopes)
+
+
+def log_mass(evaluator: OneDensity, positions: Rows, stream: Any) -> tuple[float, float] | None:
     """Log of the integral of the base and its standard error, where that is not 0 beyond doubt; otherwise None.
 
     By the acceptance ratio of Bennett (1976) between fresh draws from the base and from a distribution fitted to
@@ -172,7 +177,7 @@ def log_mass(evaluator: HostEvaluator, positions: Rows, stream: Any) -> tuple[fl
     if fitted is None:
         return None
     rows = to_host(evaluator.draw(draw, len(positions))), fitted.draw(propose, len(positions))
-    drawn, proposed = (evaluator.values(row).log_base - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows)
+    drawn, proposed = (evaluator.values(row) - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows)
     value = float(bridge(proposed[None], -drawn[None])[0])
     shares = sigmoid(proposed - value), sigmoid(value - drawn)
     error = float(sum(np.var(share) / np.mean(share) ** 2 / share.size for share in shares)) ** 0.5
@@ -180,19 +185,19 @@ def log_mass(evaluator: HostEvaluator, positions: Rows, stream: Any) -> tuple[fl
     return (value, error) if overlap > _OVERLAP and abs(value) > max(5 * error, 0.02) else None
 
 
-def _rounding(evaluator: AbstractEvaluator, *values: Any) -> float:
+def _rounding(evaluator: Evaluator, *values: Any) -> float:
     """By how much differences of such values may be off."""
     return 8 * float(np.finfo(evaluator.layout.dtype).eps) * max(float(np.abs(value).max()) for value in values)
 
 
-def _is_constant(evaluator: AbstractEvaluator, features: EndpointValues) -> bool:
+def _is_constant(evaluator: Evaluator, features: EndpointValues) -> bool:
     ratios = features.log_target - features.log_base
     if not np.isfinite(ratios).all():
         return False
     return bool(np.ptp(ratios) <= _rounding(evaluator, features.log_target, features.log_base))
 
 
-def _ignored(evaluator: AbstractEvaluator, at: Particles) -> tuple[Remark, ...]:
+def _ignored(evaluator: Evaluator, at: Particles) -> tuple[Remark, ...]:
     """A note where some coordinate changes neither the likelihood nor the base's density of any other.
 
     The second condition spares the hyperparameters of hierarchical models, which the likelihood does not see.
@@ -205,7 +210,7 @@ def _ignored(evaluator: AbstractEvaluator, at: Particles) -> tuple[Remark, ...]:
     return (Note.IGNORED(coordinates=listed(indices, coordinate_names(evaluator.layout)), num=len(at.position)),)
 
 
-def _changes_nothing(evaluator: AbstractEvaluator, at: Particles, index: int) -> bool:
+def _changes_nothing(evaluator: Evaluator, at: Particles, index: int) -> bool:
     """Whether another value of a coordinate leaves the likelihood and the base's gradient in all others as they are."""
     rows = np.array(at.position)
     rows[:, index] = np.roll(rows[:, index], 1)

@@ -14,7 +14,7 @@ from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..references.ascents import Mode, modes_at
 from ..references.known import Missing, Sample, distinct, missing_mass
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from ..search.trials import TYPICAL_GRADIENTS, climbable
 from .checkpoint import CallState
 from .checks import COST as CHECKS_COST
@@ -38,7 +38,7 @@ class Checks(NamedTuple):
 
 
 def look(
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     state: CallState,
     kernel: AbstractKernel[Any],
     limits: Limits,
@@ -69,7 +69,7 @@ def look(
 
 
 def _optima(
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     kernel: AbstractKernel[Any],
     islands: Islands,
     starts: list[Any],
@@ -91,7 +91,7 @@ def _optima(
     return found.known, found.num_gradients * each
 
 
-def _sample(evaluator: AbstractEvaluator, islands: Islands, stream: Any) -> Sample:
+def _sample(evaluator: Evaluator, islands: Islands, stream: Any) -> Sample:
     """Return some draws of all islands."""
     rows = np.asarray(evaluator.layout.rows(islands.samples), float)
     rows, log_weights = rows.reshape(-1, rows.shape[-1]), islands.log_weights.ravel()

@@ -9,7 +9,7 @@ from ..algorithms.islands import Islands
 from ..arrays import logsumexp, softmax
 from ..numerics import log_ess
 from ..references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from .sampler import coordinate_names
 
 _SIZES = ((3, 64), (2, 48))
@@ -48,7 +48,7 @@ class Missed(NamedTuple):
 
 
 def missed_modes(
-    evaluator: AbstractEvaluator, islands: Islands, num_spent: int, num_left: float, stream: Any
+    evaluator: Evaluator, islands: Islands, num_spent: int, num_left: float, stream: Any
 ) -> tuple[Missed, int]:
     """Whether draws would stay as they are if one coordinate were drawn again, given the others (a Gibbs step).
 
@@ -159,7 +159,7 @@ def _quantiles(own: Line, weights: Line) -> Line:
     return own[order][np.searchsorted(np.cumsum(weights[order]), [_END, 1 - _END])]
 
 
-def _draws(evaluator: AbstractEvaluator, islands: Islands) -> tuple[Matrix, Line]:
+def _draws(evaluator: Evaluator, islands: Islands) -> tuple[Matrix, Line]:
     """All draws, and their weights."""
     rows = np.asarray(evaluator.layout.rows(islands.samples), float)
     return rows.reshape(-1, rows.shape[-1]), np.asarray(softmax(islands.log_weights.ravel()), float)

@@ -1,5 +1,6 @@
 """References fitted to posterior draws, and the search for modes that the draws miss."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -13,7 +14,7 @@ from ..references.components import Component
 from ..references.curves import fit_map
 from ..references.reference import Reference
 from ..remarks import Refusal
-from ..rows import AbstractEvaluator, Layout
+from ..rows import Layout
 from ..search.choices import BASE_SHARE
 
 Matrix = Float[np.ndarray, "_ d"]
@@ -22,7 +23,7 @@ Values = Float[np.ndarray, " _"]
 _WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
 """How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
 _MOST_SPLITS = 3
-_NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
+NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
 _SAME, _UNLIKE, _FEWEST, _RARE = 0.2, 3.0, 20, 0.05
 """Distance of ends of ascents that are one mode, nats above the usual ratio to the reference from which a point is not
 like the draws, draws that a mode must have to be of interest, and the share of them below which it is missed."""
@@ -109,18 +110,18 @@ class Elsewhere(NamedTuple):
 
 @quiet()
 def mode_elsewhere(
-    evaluator: AbstractEvaluator, rows: Matrix, log_target: Values, reference: Reference, stream: Any
+    gradient: Callable[[Matrix], tuple[Values, Matrix]],
+    starts: Matrix,
+    rows: Matrix,
+    log_target: Values,
+    reference: Reference,
 ) -> tuple[Elsewhere | None, int]:
-    """The highest mode that the draws miss among those to which ascents from the base lead; also the gradients used.
+    """The highest mode that the draws miss among those to which ascents from `starts` lead; also the gradients used.
 
     Where the target exceeds what was fitted to the draws, draws should do so too: as many as the height of the mode
     says. Distances would not do, since in many dimensions the nearest draw is far from every point. Where ascents from
     the draws lead as well is no other mode (but the neck of a funnel, perhaps).
     """
-
-    def gradient(positions: Matrix) -> Any:
-        at = evaluator.particles(positions, with_slopes=True)
-        return np.asarray(at.features.log_target), np.asarray(at.slopes.target)
 
     def excess(positions: Matrix, values: Values) -> Values:
         """Log of the target over the fitted components alone."""
@@ -128,8 +129,7 @@ def mode_elsewhere(
 
     spread = np.maximum(np.std(rows, axis=0), 1e-12)
     own = rows[np.linspace(0, len(rows) - 1, _NUM_OWN).astype(int)]
-    starts = np.concatenate([own, np.asarray(evaluator.draw(stream, _NUM_STARTS), float)])
-    climbed = climb(gradient, starts, spread, _MAX_ROUNDS, _GAIN)
+    climbed = climb(gradient, np.concatenate([own, starts]), spread, _MAX_ROUNDS, _GAIN)
     home, away = climbed.position[:_NUM_OWN], climbed.position[_NUM_OWN:]
     apart = np.sqrt(np.mean(np.square((away[:, None] - home) / spread), axis=2))
     height = climbed.value[_NUM_OWN:] - np.median(climbed.value[:_NUM_OWN])

@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ..arrays import quiet, sigmoid
 from ..remarks import Finding, Remark
-from ..rows import HostEvaluator, Layout
+from ..rows import Layout, OneDensity
 from .exchange import MOST_SQUARED, Axes, Column, Matrix, moved_draws, sign_probability, step_sizes
 
 _NUM_CONFIRMED = 2048
@@ -46,10 +46,10 @@ class Suspect(NamedTuple):
 
 
 @quiet()
-def sampler_findings(evaluator: HostEvaluator, rows: Matrix, stream: Any) -> list[Remark]:
+def sampler_findings(evaluator: OneDensity, rows: Matrix, stream: Any) -> list[Remark]:
     """What shows that draws from the base, of which `rows` are some, do not have its density.
 
-    The evaluator is that of `evaluator_of_base`.
+    The evaluator is that of the base.
 
     Stein's identities at the given draws, one gradient each, say where to look. They are not exact: hard bounds break
     them, and heavy tails disturb them. So fresh draws are moved by a reversible kernel for the density. If they have
@@ -61,8 +61,7 @@ def sampler_findings(evaluator: HostEvaluator, rows: Matrix, stream: Any) -> lis
     if frozen.size:
         return [Finding.FROZEN(coordinates=listed(frozen, names), num=len(rows))]
     drawn = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
-    log_base, scores = drawn.features.log_base, None if drawn.slopes is None else drawn.slopes.base
-    outside = int(np.sum(log_base == -np.inf))
+    scores, outside = drawn.slopes, int(np.sum(drawn.features == -np.inf))
     if outside > _OUTSIDE * len(rows):
         return [Finding.OUTSIDE(num=outside, total=len(rows))]
     axes = Axes.of(rows)

@@ -11,7 +11,7 @@ from .._modules import Module
 from .._types import RealLike, Rows, Scalar
 from ..arrays import namespace, scan
 from ..cost import Cost
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from .factors import per_particle as per_particle
 from .rules import Cloud as Cloud
 from .rules import Info as Info
@@ -107,7 +107,7 @@ class AbstractKernel(Module, Generic[Params]):
 
     @abc.abstractmethod
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Params
     ) -> tuple[Particles, Info]:
         """One transition of every particle that leaves the density at `beta` invariant.
 
@@ -129,14 +129,14 @@ class AbstractKernel(Module, Generic[Params]):
         return params
 
     def move(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, rows: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: Any, params: Params
     ) -> tuple[Particles, Info]:
         """`num_steps` transitions of every particle."""
         numbers = self.randomness(rows, particles.position, self.num_steps)
         return self._transitions(evaluator, beta, particles, numbers, params)
 
     def trajectory(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, rows: Any, params: Params, num: int
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: Any, params: Params, num: int
     ) -> tuple[Particles, Info]:
         """`num` states of every chain, the given one first, each `num_steps` transitions after the one before.
 
@@ -159,7 +159,7 @@ class AbstractKernel(Module, Generic[Params]):
         return jax.tree.map(in_order, particles, states), info._replace(acceptance=info.acceptance / (num - 1))
 
     def _transitions(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, numbers: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, numbers: Any, params: Params
     ) -> tuple[Particles, Info]:
         if self.num_steps == 1:
             numbers = jax.tree.map(lambda leaf: leaf[0], numbers)

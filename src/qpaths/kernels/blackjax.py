@@ -15,7 +15,7 @@ from .._types import AnyArray, RealLike, Rows
 from ..arrays import HostRows, namespace
 from ..cost import Cost
 from ..paths import AbstractPath
-from ..rows import AbstractEvaluator, Layout, Particles
+from ..rows import Evaluator, Layout, Particles
 from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments
 
 Matrix = Float[AnyArray, "*g d d"]
@@ -73,7 +73,7 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
         return jnp.swapaxes(jax.vmap(lambda key: jax.random.key_data(jax.random.split(key, num)))(rows.keys), 0, 1)
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Matrix
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Matrix
     ) -> tuple[Particles, Info]:
         xp, num = evaluator.xp, particles.position.shape[0]
         covariances = xp.broadcast_to(per_particle(params, num), (num, *params.shape[1:]))

@@ -14,7 +14,7 @@ from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike
 from ..arrays import namespace, quiet, scan, softmax
 from ..cost import Cost
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, grouped, weighted_moments
 from .factors import LeapfrogParams as LeapfrogParams
 from .factors import LowRank, cholesky_or_diagonal, factors_between, low_rank, per_particle, scales_between
@@ -183,7 +183,7 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
     @quiet()
     def transition(
         self,
-        evaluator: AbstractEvaluator,
+        evaluator: Evaluator,
         beta: RealLike,
         particles: Particles,
         randomness: Any,

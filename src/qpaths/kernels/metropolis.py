@@ -10,7 +10,7 @@ from .._checks import is_concrete
 from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
 from ..arrays import namespace
 from ..cost import Cost
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
 from .factors import cholesky_or_diagonal, factors_between, per_particle, times
 
@@ -63,7 +63,7 @@ class RandomWalk(AbstractKernel[Factors]):
         return noise, uniform[..., 0]
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Factors
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Factors
     ) -> tuple[Particles, Info]:
         noise, uniform = randomness
         proposal = evaluator.particles(particles.position + times(noise, params), with_slopes=False)
@@ -125,7 +125,7 @@ class IndependentMH(AbstractKernel[Fitted]):
         return noise, uniform[..., 0]
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Fitted
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Fitted
     ) -> tuple[Particles, Info]:
         noise, uniform = randomness
         ahead = per_particle(params.mean, noise.shape[0]) + times(noise, params.cholesky)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from .._types import AnyArray, RealLike, Rows, Vector
 from ..arrays import namespace, quiet, softmax
 from ..numerics import log_ess
-from ..rows import AbstractEvaluator, Particles, Spread
+from ..rows import Evaluator, Particles, Spread
 
 
 class Info(NamedTuple):
@@ -53,7 +53,7 @@ class Cloud(NamedTuple):
         2.5
     """
 
-    evaluator: AbstractEvaluator
+    evaluator: Evaluator
     beta: RealLike
     particles: Particles
     log_weights: Vector
@@ -67,7 +67,7 @@ class Cloud(NamedTuple):
 @quiet()
 def accept(
     uniform: Vector,
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     beta: RealLike,
     old: Particles,
     new: Particles,

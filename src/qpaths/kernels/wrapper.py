@@ -4,7 +4,7 @@ from typing import Any
 
 from .._types import RealLike, Rows, Scalar
 from ..cost import Cost
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info
 
 
@@ -73,7 +73,7 @@ class KernelWrapper(AbstractKernel[Any]):
         return self.kernel.randomness(rows, position, num)
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
     ) -> tuple[Particles, Info]:
         return self.kernel.transition(evaluator, beta, particles, randomness, params)
 

@@ -17,7 +17,7 @@ from ..kernels.gradient import LeapfrogParams
 from ..kernels.wrapper import KernelWrapper
 from ..paths import AbstractPath
 from ..results import BoundsResult, Result
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 from ..schedules import AbstractFixedSchedule
 
 _FIRST_STEP, _SMALLEST_STEP, _LARGEST_STEP = 0.01, 1e-4, 0.5
@@ -51,7 +51,7 @@ class AdaptingHMC(KernelWrapper):
         return AdaptedParams(xp.full(num, _FIRST_STEP, dtype), xp.zeros(num, int), xp.zeros(num, int))
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: AdaptedParams
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: AdaptedParams
     ) -> tuple[Particles, Info]:
         masses = evaluator.xp.ones((1, particles.position.shape[1]), particles.position.dtype)
         return self.kernel.transition(evaluator, beta, particles, randomness, LeapfrogParams(masses, params.step_size))

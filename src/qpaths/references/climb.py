@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float, Int
 
 from ..arrays import quiet
 from ..paths.base import EndpointSlopes
-from ..rows import AbstractEvaluator, Layout, Particles
+from ..rows import Evaluator, Layout, Particles
 
 Starts = Float[np.ndarray, "s d"]
 Values = Float[np.ndarray, " s"]
@@ -38,7 +38,8 @@ _FARTHEST = 1e5
 class Climbable(Protocol):
     """The part of an evaluator that ascents use."""
 
-    layout: Layout
+    @property
+    def layout(self) -> Layout: ...
 
     def draw(self, stream: Any, num: int) -> Any: ...
 
@@ -51,7 +52,7 @@ class ByDifferences:
     They suit smooth densities. Where a density has steps or noise, ascents end nowhere, and say so.
     """
 
-    def __init__(self, evaluator: AbstractEvaluator, stream: Any):
+    def __init__(self, evaluator: Evaluator, stream: Any):
         self.evaluator, self.layout, self.draw = evaluator, evaluator.layout, evaluator.draw
         drawn = np.asarray(evaluator.draw(stream, _NUM_FOR_STEPS), float)
         low, high = np.quantile(drawn, [0.25, 0.75], axis=0)

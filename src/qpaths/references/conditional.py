@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from .climb import minus_hessians
 from .drivers import find_direction, find_drivers, rotation_to
 from .fitting import HostRows, Matrix
@@ -47,7 +47,7 @@ ROTATED: Drivers = (-1,)
 
 
 def conditional_design(
-    evaluator: AbstractEvaluator,
+    evaluator: Evaluator,
     draws: HostRows,
     scores: HostRows,
     max_gradients: int,
@@ -110,7 +110,7 @@ class _Optima(NamedTuple):
 
 
 class _Search:
-    def __init__(self, evaluator: AbstractEvaluator, draws: HostRows, max_gradients: int):
+    def __init__(self, evaluator: Evaluator, draws: HostRows, max_gradients: int):
         self.evaluator, self.draws, self.max_gradients = evaluator, draws, max_gradients
         self.num_gradients = 0
         self.rotation: Matrix | None = None

@@ -11,9 +11,9 @@ from .._modules import Module
 from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
 from ..arrays import TracedStream, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
-from ..rows import AbstractEvaluator, Layout
+from ..rows import AbstractDensities, DerivedDensity, Evaluator, Layout
 from .components import Component
-from .coordinates import MappedEvaluator
+from .coordinates import MappedDensities
 
 _FARTHEST = 7.0
 """Size of the noise beyond which NaN is not the fault of a density."""
@@ -23,14 +23,13 @@ _NUM_PROBED, _NUM_CLIMBED = 512, 16
 """Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 
 
-class Reference(Module):
+class Reference(Module, DerivedDensity):
     """A mixture of components with a little of the base: normalized, easy to sample, and with the base's support.
 
     Component i has the share `(1 - share) * shares[i]`. The share of the base is the defense: whatever mass of the
-    target the components miss, the weight there is at most `1 / share` times what it would be from the base. Evaluators
-    see that it is built on the base (`inner`) and evaluate that one alone, so that a run from a reference compiles
-    nothing. With `is_mapped` runs live in the coordinates of the first component's map. With a `share` of 1 that is
-    all, and the reference is the base.
+    target the components miss, the weight there is at most `1 / share` times what it would be from the base. With
+    `is_mapped` runs live in the coordinates of the first component's map. With a `share` of 1 that is all, and the
+    reference is the base.
     """
 
     components: tuple[Component, ...]
@@ -42,7 +41,6 @@ class Reference(Module):
 
     @quiet()
     def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
-        """Log density at rows and its gradient, from those of the base."""
         if self.share == 1:
             return log_inner, inner_slope
         xp = namespace(positions, log_inner)
@@ -60,14 +58,12 @@ class Reference(Module):
 
     @quiet()
     def is_far(self, positions: Rows) -> Any:
-        """Which rows lie beyond all draws of the target that anyone expects."""
         xp = namespace(positions)
         away = [xp.max(xp.abs(component.map.to_noise(positions)[0]), axis=-1) for component in self.components]
         return ~(xp.min(xp.stack(away), axis=0) < _FARTHEST)
 
     @quiet()
     def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
-        """Rows of draws; `draw_inner(stream, num)` makes those of the base."""
         which, far, *near = stream.split(2 + len(self.components))
         number = which.uniform((num, 1))
         rows = draw_inner(far, num)
@@ -78,9 +74,8 @@ class Reference(Module):
             rows, first = xp.where(number >= first, drawn, rows), first + (1 - self.share) * share
         return rows
 
-    def in_coordinates(self, evaluator: AbstractEvaluator) -> AbstractEvaluator:
-        """The evaluator for runs from this reference."""
-        return MappedEvaluator(evaluator, self.components[0].map) if self.is_mapped else evaluator
+    def in_coordinates(self, densities: AbstractDensities) -> AbstractDensities:
+        return MappedDensities(densities, self.components[0].map) if self.is_mapped else densities
 
     def log_prob(self, x: Point) -> Scalar:
         row = self.layout.rows(x)[None]
@@ -93,7 +88,7 @@ class Reference(Module):
         return self.layout.points(self.draw_rows(TracedStream(key), 1, draw_inner)[0])
 
 
-def share_outside(reference: Reference, evaluator: AbstractEvaluator, num: int, *, stream: Any) -> float:
+def share_outside(reference: Reference, evaluator: Evaluator, num: int, *, stream: Any) -> float:
     """Share of `num` draws from each component at which the target has no mass: beyond a hard bound. The largest."""
     shares = []
     for number, component in enumerate(reference.components):
@@ -119,7 +114,7 @@ def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
     return max(shares)
 
 
-def least_covered(reference: Reference, evaluator: AbstractEvaluator, stream: Any) -> tuple[Rows, int]:
+def least_covered(reference: Reference, evaluator: Evaluator, stream: Any) -> tuple[Rows, int]:
     """Points around the base and the reference at which the target is highest, compared with the reference.
 
     A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands. Also returned: how

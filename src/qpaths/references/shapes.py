@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import logsumexp, one_thread, quiet
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from .components import Component
 from .wells import fit_mixtures, scan
 
@@ -30,7 +30,7 @@ def num_shaped(dimension: int) -> int:
 
 
 @quiet()
-def fit_shapes(evaluator: AbstractEvaluator, noise: Float[np.ndarray, "n d"], component: Component) -> Component:
+def fit_shapes(evaluator: Evaluator, noise: Float[np.ndarray, "n d"], component: Component) -> Component:
     """The component with a mixture for each coordinate of its noise; `evaluator` and draws are in these coordinates."""
     noise = np.asarray(noise, float)
     through = noise[np.linspace(0, len(noise) - 1, _NUM_SCANS).astype(int)]

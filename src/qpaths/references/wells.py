@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..arrays import logsumexp, quiet
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from .components import Component, Wells
 from .fitting import fit_reference
 from .maps import TriangularMap
@@ -46,7 +46,7 @@ def num_scanned(dimension: int) -> int:
 
 
 @quiet()
-def fit_wells(evaluator: AbstractEvaluator, draws: Draws, stream: Any, correlated: bool) -> Component | None:
+def fit_wells(evaluator: Evaluator, draws: Draws, stream: Any, correlated: bool) -> Component | None:
     """Mixtures for the coordinates that have several modes, Student-t noise for the others.
 
     The others have the correlations of the draws, or none. None where no coordinate has several modes, or a mode is
@@ -98,7 +98,7 @@ def _where_mass_is(points: Grid, log_density: Grid) -> Float[np.ndarray, "_ _"]:
     return np.linspace(points[rows, first], points[rows, last], _NUM_POINTS).T
 
 
-def scan(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any = None) -> Scans:
+def scan(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any = None) -> Scans:
     """Log density of each coordinate at its points, even or not, given the other coordinates of some draws."""
     coordinates = np.arange(through.shape[1]) if coordinates is None else np.asarray(coordinates)
     return normalized(scanned_values(evaluator, through, points, coordinates), points[coordinates])
@@ -111,7 +111,7 @@ def normalized(values: Scans, points: Grid) -> Scans:
 
 
 @quiet()
-def scanned_values(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
+def scanned_values(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
     """Log target of draws with one of some coordinates at each of its points; `-inf` where it is not a number."""
     num_together = max(1, _MOST_NUMBERS // (len(through) * points.shape[1] * through.shape[1]))
     starts = range(0, len(coordinates), num_together)
@@ -119,7 +119,7 @@ def scanned_values(evaluator: AbstractEvaluator, through: Draws, points: Grid, c
     return np.nan_to_num(np.concatenate(parts, axis=1), nan=-np.inf)
 
 
-def _values(evaluator: AbstractEvaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
+def _values(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
     """Log target of draws with one coordinate at each of its points."""
     shape = (len(through), len(coordinates), points.shape[1])
     rows = np.broadcast_to(through[:, None, None], (*shape, through.shape[1])).copy()

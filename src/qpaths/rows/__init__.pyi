@@ -1,3 +1,5 @@
+from .derived import DerivedDensity as DerivedDensity
+from .derived import inner_of as inner_of
 from .devices import Devices as Devices
 from .devices import Spread as Spread
 from .devices import as_devices as as_devices
@@ -8,11 +10,13 @@ from .devices import on_host as on_host
 from .devices import portable as portable
 from .devices import rows_at_once as rows_at_once
 from .devices import taken as taken
-from .evaluator import AbstractEvaluator as AbstractEvaluator
+from .evaluator import AbstractDensities as AbstractDensities
+from .evaluator import Evaluator as Evaluator
+from .evaluator import OneDensity as OneDensity
 from .evaluator import Particles as Particles
 from .executors import spread_over as spread_over
 from .executors import together as together
-from .host import HostEvaluator as HostEvaluator
+from .host import HostDensities as HostDensities
 from .host import clear_cache as clear_cache
 from .layout import Layout as Layout
 from .layout import any_numpy as any_numpy
@@ -26,7 +30,7 @@ from .pieces import halving as halving
 from .pieces import in_blocks as in_blocks
 from .pieces import in_chunks as in_chunks
 from .pieces import ran_out as ran_out
-from .traced import TracedEvaluator as TracedEvaluator
+from .traced import TracedDensities as TracedDensities
 from .workers import LostWorkersError as LostWorkersError
 from .workers import OtherVersionError as OtherVersionError
 from .workers import Workers as Workers

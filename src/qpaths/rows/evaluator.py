@@ -1,6 +1,7 @@
-"""What kernels and algorithms see of a path: positions in, numbers out, all with a leading particle axis."""
+"""Densities at rows, and what kernels and algorithms see of a path: positions in, numbers out, row by row."""
 
 import abc
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -9,9 +10,11 @@ import jax
 import numpy as np
 
 from .._types import FloatArray, Point, RealLike, Rows
+from ..arrays import to_host
 from ..densities import DensityLike
 from ..paths.base import AbstractPath, EndpointSlopes, EndpointValues
 from ..paths.reversed import Reversed
+from .derived import DerivedDensity, inner_of
 from .layout import Layout
 
 _MOST_LAYOUTS = 8
@@ -46,7 +49,94 @@ class Particles(NamedTuple):
     """What `HMC(persistence=...)` keeps of each particle from move to move; None for other kernels."""
 
 
-class AbstractEvaluator(abc.ABC):
+class AbstractDensities(abc.ABC):
+    """Evaluates densities at rows, and draws from them. Positions are flat vectors, the rows of an array (n, d)."""
+
+    layout: Layout
+    """Translates between rows and the user's points."""
+    xp: Any
+    """`numpy` on the host, `jax.numpy` in a compiled program."""
+
+    @abc.abstractmethod
+    def own(self, values: Any) -> Any:
+        """Return what a path's arithmetic gave, as arrays of this kind.
+
+        A path that is written with `jax.numpy` alone returns JAX arrays on the host, too.
+        """
+
+    @abc.abstractmethod
+    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
+        """Return `function(tree, *rows)` for each row of the arrays, for paths that are not pointwise."""
+
+    @abc.abstractmethod
+    def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
+        """Return positions of `num` exact draws. Use a stream for one draw only."""
+
+    @abc.abstractmethod
+    def at(
+        self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool
+    ) -> list[tuple[FloatArray, Any]]:
+        """Return log densities at all positions, each with its gradients or None.
+
+        Args:
+            densities: By the name that errors have for them.
+            positions: One row for each point.
+            with_slopes: Whether gradients are needed.
+        """
+
+    def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
+        """Return positions and scores in the user's coordinates, where those of the rows are others."""
+        return positions, score
+
+
+class PlainDensities(AbstractDensities):
+    """Densities in the user's coordinates. Those that are derived follow from the ones that they are built on."""
+
+    @abc.abstractmethod
+    def _evaluated(
+        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
+    ) -> list[tuple[FloatArray, Any]]:
+        """As `at`, by the user's functions."""
+
+    @abc.abstractmethod
+    def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
+        """As `draw`, by the user's sampler."""
+
+    def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
+        if isinstance(density, DerivedDensity):
+            return density.draw_rows(stream, num, functools.partial(self._drawn, density.inner))
+        return self._drawn(density, stream, num)
+
+    def at(
+        self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool
+    ) -> list[tuple[FloatArray, Any]]:
+        found = self._evaluated({name: inner_of(one) for name, one in densities.items()}, positions, with_slopes)
+        for density, (log_inner, _) in zip(densities.values(), found, strict=True):
+            if isinstance(density, DerivedDensity):
+                found = [(self._forgiven(density, positions, log_inner, value), slope) for value, slope in found]
+        return [
+            density.given_inner(positions, *pair) if isinstance(density, DerivedDensity) else pair
+            for density, pair in zip(densities.values(), found, strict=True)
+        ]
+
+    def _forgiven(self, derived: DerivedDensity, positions: Rows, log_inner: Any, value: Any) -> Any:
+        """Log densities, where NaN, +inf and rounding errors far beyond all draws count as no mass.
+
+        Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
+        A density may overflow there, and a likelihood that makes up for a tiny prior is lost in rounding.
+        """
+        xp = self.xp
+        rounded = xp.isfinite(log_inner) & (xp.abs(log_inner) * xp.finfo(self.layout.dtype).eps > _MOST_ROUNDED)
+        wrong = ~(value < xp.inf) | rounded
+        if xp is np and not wrong.any():
+            return value
+        far = derived.is_far(positions) | (log_inner < -_HOPELESS * (10 + positions.shape[1]))
+        return xp.where(wrong & far, -xp.inf, value)
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Evaluator:
     """What kernels and algorithms see of a path: positions in, numbers out.
 
     Positions are flat vectors, the rows of an array (n, d). `layout` translates between them and the user's points.
@@ -76,60 +166,44 @@ class AbstractEvaluator(abc.ABC):
     """
 
     path: AbstractPath[Any]
-    layout: Layout
-    xp: Any
-    """`numpy` on the host, `jax.numpy` in a compiled program."""
+    densities: Any
+    """`AbstractDensities`; JAX puts other things in their place where it takes the tree apart."""
 
-    @abc.abstractmethod
-    def _evaluate(
-        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
-    ) -> list[tuple[FloatArray, Any]]:
-        """Log densities at all positions, with their gradients or None.
+    @staticmethod
+    def of(path: AbstractPath[Any], densities: AbstractDensities) -> "Evaluator":
+        """The evaluator of a path; on the host the path's own numbers become NumPy's."""
+        return Evaluator(_with_host_numbers(path) if densities.xp is np else path, densities)
 
-        `densities` maps the name of each density, which appears in errors, to the density.
-        """
+    @property
+    def layout(self) -> Layout:
+        """How points lie in rows."""
+        return self.densities.layout
 
-    @abc.abstractmethod
-    def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
-        """`function(path, *rows)` for each row of the arrays, for paths that are not pointwise."""
+    @property
+    def xp(self) -> Any:
+        """`numpy` on the host, `jax.numpy` in a compiled program."""
+        return self.densities.xp
 
-    @abc.abstractmethod
-    def _own(self, values: Any) -> Any:
-        """What a path's arithmetic returned, as arrays of this evaluator's kind.
-
-        A path that is written with `jax.numpy` alone returns JAX arrays on the host, too.
-        """
-
-    @abc.abstractmethod
     def draw(self, stream: Any, num: int) -> Rows:
         """Positions of `num` exact draws from the base.
 
         Use a stream for one draw only.
         """
+        return self.densities.draw(self.path.base, stream, num)
 
     @property
     def dimension(self) -> int:
         """The number of coordinates of a position."""
         return self.layout.dimension
 
-    @property
-    def _forward(self) -> AbstractPath[Any]:
-        """The path in the direction in which features are stored.
-
-        Features of `Reversed(path)` are those of `path`, so that both directions of a run can share them.
-        """
-        path = self.path
-        while isinstance(path, Reversed):
-            path = path.path
-        return path
-
     def values(self, positions: Rows) -> EndpointValues:
         """Log densities of the two endpoints at some positions.
 
         The endpoints are those of the path itself, also where the run is on `Reversed(path)`.
         """
-        ends = {"base": self._forward.base, "target": self._forward.target}
-        return EndpointValues(*(value for value, _ in self._ends(ends, positions, with_slopes=False)))
+        path = forward(self.path)
+        ends = {"base": path.base, "target": path.target}
+        return EndpointValues(*(value for value, _ in self.densities.at(ends, positions, with_slopes=False)))
 
     def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
         """Evaluate the user's densities at some positions, each once.
@@ -145,7 +219,13 @@ class AbstractEvaluator(abc.ABC):
             return self.completed(self.waypoints(positions))
         if self.path.is_pointwise:
             return Particles(positions, self.values(positions), None)
-        return Particles(positions, self._by_path(_features, self.layout.points(positions)), None)
+        return self._of_path(positions, None)
+
+    def _of_path(self, positions: Rows, slopes: Any) -> Particles:
+        """With the features that a path has which is not pointwise."""
+        return Particles(
+            positions, self.densities.each_row(_features, self.path, self.layout.points(positions)), slopes
+        )
 
     def waypoints(self, positions: Rows) -> Particles:
         """Particles on a trajectory, at which only the score is needed.
@@ -154,10 +234,10 @@ class AbstractEvaluator(abc.ABC):
         where a trajectory ends, before the Metropolis rule.
         """
         if not self.path.is_pointwise:
-            return Particles(positions, self._by_path(_features, self.layout.points(positions)), positions)
-        guide = self._guide
-        ends = {"base": self._forward.base, "target": self._forward.target if guide is None else guide}
-        (log_base, base_slope), (log_target, target_slope) = self._ends(ends, positions, with_slopes=True)
+            return self._of_path(positions, positions)
+        guide, path = self._guide, forward(self.path)
+        ends = {"base": path.base, "target": path.target if guide is None else guide}
+        (log_base, base_slope), (log_target, target_slope) = self.densities.at(ends, positions, with_slopes=True)
         features = EndpointValues(log_base, log_target)
         return Particles(
             positions, features, EndpointSlopes(base_slope, target_slope, None if guide is None else features)
@@ -175,59 +255,29 @@ class AbstractEvaluator(abc.ABC):
     @property
     def _guide(self) -> DensityLike | None:
         """The cheaper density that steers trajectories, or None."""
-        return getattr(self._forward.target, "guide", None) if self.path.is_pointwise else None
-
-    def _ends(self, ends: dict[str, DensityLike], positions: Rows, *, with_slopes: bool) -> list[tuple[Any, Any]]:
-        """As `_evaluate`, for densities that may be built on another one.
-
-        Such a density has `inner`, which alone is evaluated by the user's function, and `given_inner`, which computes
-        its own value from that. A fitted reference is one: it mixes a Student-t distribution with the user's base.
-        """
-        inner = {name: getattr(density, "inner", density) for name, density in ends.items()}
-        found = self._evaluate(inner, positions, with_slopes)
-        for density, (log_inner, _) in zip(ends.values(), found, strict=True):
-            if hasattr(density, "is_far"):
-                found = [(self._forgiven(density, positions, log_inner, value), slope) for value, slope in found]
-        return [
-            density.given_inner(positions, *pair) if hasattr(density, "given_inner") else pair
-            for density, pair in zip(ends.values(), found, strict=True)
-        ]
-
-    def _forgiven(self, reference: Any, positions: Rows, log_inner: Any, value: Any) -> Any:
-        """Log densities, where NaN, +inf and rounding errors far beyond a reference or the base count as no mass.
-
-        Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
-        A density may overflow there, and a likelihood that makes up for a tiny prior is lost in rounding.
-        """
-        xp = self.xp
-        rounded = xp.isfinite(log_inner) & (xp.abs(log_inner) * xp.finfo(self.layout.dtype).eps > _MOST_ROUNDED)
-        wrong = ~(value < xp.inf) | rounded
-        if xp is np and not wrong.any():
-            return value
-        far = reference.is_far(positions) | (log_inner < -_HOPELESS * (10 + positions.shape[1]))
-        return xp.where(wrong & far, -xp.inf, value)
+        return getattr(forward(self.path).target, "guide", None) if self.path.is_pointwise else None
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
         """Positions and scores in the coordinates of the densities, for a run in other coordinates."""
-        return positions, score
+        return self.densities.in_points(positions, score)
 
     # The path's arithmetic: no density is evaluated.
 
     def log_density(self, beta: RealLike, features: Any) -> FloatArray:
         """Log of the unnormalized density at `beta`, one number for each particle."""
-        return self._own(self.path.log_density_from(beta, features))
+        return self.densities.own(self.path.log_density_from(beta, features))
 
     def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
         """Log incremental weights of a step from `beta` to `new_beta`; `-inf` where no mass is left."""
-        return self._own(self.path.log_ratio(beta, new_beta, features))
+        return self.densities.own(self.path.log_ratio(beta, new_beta, features))
 
     def derivative(self, beta: RealLike, features: Any) -> FloatArray:
         """Derivative of the log density in beta: the integrand of thermodynamic integration."""
-        return self._own(self.path.derivative_from(beta, features))
+        return self.densities.own(self.path.derivative_from(beta, features))
 
     def derivatives(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the log density in beta."""
-        return self._own(self.path.derivatives_from(beta, features))
+        return self.densities.own(self.path.derivatives_from(beta, features))
 
     def score(self, beta: RealLike, particles: Particles) -> Rows:
         """Gradient of the log density at `beta` in the positions, one row for each particle.
@@ -236,9 +286,64 @@ class AbstractEvaluator(abc.ABC):
         density is evaluated.
         """
         if self.path.is_pointwise:
-            return self._own(self.path.score(beta, particles.features, particles.slopes))  # type: ignore[attr-defined]
+            return self.densities.own(self.path.score(beta, particles.features, particles.slopes))  # type: ignore[attr-defined]
         betas = self.xp.broadcast_to(self.xp.asarray(beta), particles.position.shape[:1])
-        return self._by_path(_score_in(self.layout), particles.position, betas)
+        return self.densities.each_row(_score_in(self.layout), self.path, particles.position, betas)
+
+
+class OneDensity:
+    """A single density where kernels expect a path: the same at every beta, for kernels that leave it invariant.
+
+    The features of particles are the log densities, and the slopes their gradients.
+    """
+
+    def __init__(self, density: DensityLike, name: str, densities: AbstractDensities, with_slopes: bool):
+        self.density, self.name, self.densities, self.with_slopes = density, name, densities, with_slopes
+        self.layout, self.xp = densities.layout, densities.xp
+
+    def draw(self, stream: Any, num: int) -> Rows:
+        return self.densities.draw(self.density, stream, num)
+
+    def values(self, positions: Rows) -> FloatArray:
+        return self.particles(positions, with_slopes=False).features
+
+    def particles(self, positions: Rows, *, with_slopes: bool) -> Particles:
+        density = {self.name: self.density}
+        return Particles(positions, *self.densities.at(density, positions, with_slopes=with_slopes)[0])
+
+    def waypoints(self, positions: Rows) -> Particles:
+        return self.particles(positions, with_slopes=True)
+
+    def completed(self, particles: Particles) -> Particles:
+        return particles
+
+    def log_density(self, beta: RealLike, features: FloatArray) -> FloatArray:
+        return features
+
+    def score(self, beta: RealLike, particles: Particles) -> Rows:
+        return particles.slopes
+
+
+def forward(path: AbstractPath[Any]) -> AbstractPath[Any]:
+    """The path in the direction in which features are stored.
+
+    Features of `Reversed(path)` are those of `path`, so that both directions of a run can share them.
+    """
+    while isinstance(path, Reversed):
+        path = path.path
+    return path
+
+
+def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
+    """A path whose own numbers (q, a scale) are NumPy's: a JAX number would turn arrays that it meets into JAX's."""
+    if isinstance(path, Reversed):
+        return Reversed(_with_host_numbers(path.path))
+    if not path.is_pointwise:
+        return path
+    new = object.__new__(type(path))
+    for name, value in vars(path).items():
+        object.__setattr__(new, name, value if name in ("base", "target") else to_host(value))
+    return new
 
 
 def _features(path: AbstractPath[Any], x: Point) -> Any:

@@ -15,9 +15,7 @@ import numpy as np
 from .._types import Rows
 from ..arrays import HostStream, in_precision, is_double, to_host
 from ..densities import DensityLike, is_numpy, sampler_of
-from ..paths.base import AbstractPath
-from ..paths.reversed import Reversed
-from .evaluator import AbstractEvaluator
+from .evaluator import PlainDensities
 from .executors import spread_of_call
 from .layout import Layout, traced_layout
 from .numpy_density import check_draws, numpy_row, spread_rows
@@ -37,13 +35,12 @@ _WIDE = {"xla_cpu_prefer_vector_width": "512"}
 """XLA asks for vectors of 256 bits, also where the processor has 512: logistic regression then takes a fifth longer."""
 
 
-class HostEvaluator(AbstractEvaluator):
+class HostDensities(PlainDensities):
     """Evaluates from Python: JAX densities by compiled programs for chunks of rows, NumPy densities by plain calls.
 
     Positions and all arithmetic have 64 bits, whatever the densities have.
 
     Args:
-        path: The path. Its own numbers (q, a scale) become NumPy numbers.
         layout: How points lie in a row.
         with_slopes: Whether the run needs gradients. Then one program, that of values and gradients, serves all
             requests, so that nothing else has to be compiled.
@@ -51,13 +48,14 @@ class HostEvaluator(AbstractEvaluator):
 
     xp = np
 
-    def __init__(self, path: AbstractPath[Any], layout: Layout, with_slopes: bool):
-        self.path = _with_host_numbers(path)
+    def __init__(self, layout: Layout, with_slopes: bool):
         self.layout = layout
         self.with_slopes = with_slopes
         self._programs: dict[Any, Any] = {}
 
-    def _evaluate(self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool) -> list[tuple[Any, Any]]:
+    def _evaluated(
+        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
+    ) -> list[tuple[Any, Any]]:
         positions = np.asarray(positions, float)
         compiled = {name: density for name, density in densities.items() if not is_numpy(density)}
         found: dict[str, tuple[Any, Any]] = {}
@@ -100,34 +98,23 @@ class HostEvaluator(AbstractEvaluator):
             self._programs[key] = program, [jnp.asarray(leaf) for leaf in leaves]
         return self._programs[key]
 
-    @functools.cached_property
-    def _guide(self) -> DensityLike | None:
-        return super()._guide  # a target may make it anew at each call, and programs are kept by its identity
-
-    def _by_path(self, function: Callable[..., Any], *arrays: Any) -> Any:
+    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
         """As the contract says, in one compiled program for all rows."""
-        leaves, structure = jax.tree.flatten(self.path)
-        return to_host(_path_program(structure, function)(leaves, *arrays))
+        leaves, structure = jax.tree.flatten(tree)
+        return to_host(_row_program(structure, function)(leaves, *arrays))
 
-    def _own(self, values: Any) -> Any:
+    def own(self, values: Any) -> Any:
         return jax.tree.map(lambda leaf: np.asarray(leaf, float) if isinstance(leaf, jax.Array) else leaf, values)
 
-    def draw(self, stream: HostStream, num: int) -> Rows:
-        """Positions of `num` exact draws from the base, checked to differ.
+    def _drawn(self, density: DensityLike, stream: HostStream, num: int) -> Rows:
+        """Draws that are checked to differ.
 
         A JAX sampler runs compiled, with one key for each draw; a NumPy sampler is called once for each draw.
         """
-        base: Any = self.path.base
-        if hasattr(base, "draw_rows"):
-            return base.draw_rows(stream, num, lambda s, n: self._draw(base.inner, s, n))
-        return self._draw(base, stream, num)
-
-    def _draw(self, density: DensityLike, stream: HostStream, num: int) -> Rows:
-        """Draws from one density; the base itself, or the part of a reference that the user gave."""
         if is_numpy(density):
             sample, generator = sampler_of(density, "base"), stream.generator
             rows = [numpy_row(sample(generator), self.layout) for _ in range(num)]
-            positions = np.array(rows, float).reshape(num, self.dimension)
+            positions = np.array(rows, float).reshape(num, self.layout.dimension)
         else:
             leaves, structure = jax.tree.flatten(density)
             program, data = _draw_program(structure, self.layout), stream.key_data()
@@ -148,18 +135,6 @@ def _in_range(positions: Rows) -> Rows:
     kept = positions.copy()
     kept[beyond] = positions[~beyond][: int(np.sum(beyond))]
     return kept
-
-
-def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
-    """A path whose own numbers (q, a scale) are NumPy's: a JAX number would turn arrays that it meets into JAX's."""
-    if isinstance(path, Reversed):
-        return Reversed(_with_host_numbers(path.path))
-    if not path.is_pointwise:
-        return path
-    new = object.__new__(type(path))
-    for name, value in vars(path).items():
-        object.__setattr__(new, name, value if name in ("base", "target") else to_host(value))
-    return new
 
 
 # Compiled programs, one for each set of functions and layout of a point. They are kept while they are among the last
@@ -204,8 +179,8 @@ def _draw_program(structure: Any, layout: Layout) -> Any:
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _path_program(structure: Any, function: Callable[..., Any]) -> Any:
-    """A compiled function that maps a function of the path over rows."""
+def _row_program(structure: Any, function: Callable[..., Any]) -> Any:
+    """A compiled function that maps a function of a tree over rows."""
     return jax.jit(
         lambda leaves, *arrays: jax.vmap(functools.partial(function, jax.tree.unflatten(structure, leaves)))(*arrays)
     )
@@ -223,7 +198,7 @@ def clear_cache() -> None:
         >>> import qpaths as qp
         >>> qp.clear_cache()
     """
-    for cache in (_rows_at_once, _value_program, _draw_program, _path_program, traced_layout):
+    for cache in (_rows_at_once, _value_program, _draw_program, _row_program, traced_layout):
         cache.cache_clear()
 
 

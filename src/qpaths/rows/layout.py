@@ -13,6 +13,7 @@ from ..arrays import namespace
 from ..densities import called, evaluate, is_numpy, sampler_of
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
+from .derived import inner_of
 
 _MOST_LAYOUTS = 8
 
@@ -109,7 +110,7 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
     """Looks at one draw from the base, and at both endpoints there."""
     if isinstance(path, Reversed) and getattr(path.base, "sample", None) is None:
         return _layout_of(path.path)  # chains that walk back start at given points
-    base = getattr(path.base, "inner", path.base)
+    base = inner_of(path.base)
     sample = sampler_of(base, "base")
     if is_numpy(base):
         example = jax.tree.map(np.asarray, sample(np.random.default_rng(0)))
@@ -127,7 +128,7 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
         )
     for name in ("base", "target"):
         density = getattr(path, name)
-        if not is_numpy(density) and not is_numpy(getattr(density, "inner", density)):
+        if not is_numpy(inner_of(density)):
             shape_of(lambda x: evaluate(density, x, name), example, called(density, name), "a draw from the base")  # noqa: B023
     return Layout.of(example)
 
@@ -165,4 +166,4 @@ def any_numpy(parts: Any) -> bool:
     """Whether some of the paths among the parts have an endpoint in NumPy."""
     paths = [part for part in parts if isinstance(part, AbstractPath)]
     ends = [end for path in paths for end in (path.base, path.target)]
-    return any(is_numpy(end) or is_numpy(getattr(end, "inner", None)) for end in ends)
+    return any(is_numpy(inner_of(end)) for end in ends)

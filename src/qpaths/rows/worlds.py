@@ -5,10 +5,11 @@ from typing import Any
 import jax
 
 from ..arrays import HostStream, TracedStream, is_traced, stream_of
-from .evaluator import AbstractEvaluator
-from .host import HostEvaluator
+from .derived import DerivedDensity
+from .evaluator import AbstractDensities, Evaluator, forward
+from .host import HostDensities
 from .layout import any_numpy, layout_of
-from .traced import TracedEvaluator
+from .traced import TracedDensities
 
 
 def runs_on_host(*parts: Any) -> bool:
@@ -48,17 +49,13 @@ def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | Trac
     return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
 
 
-def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> AbstractEvaluator:
+def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> Evaluator:
     """The evaluator for a run of a path in the world of a stream; a base may choose the coordinates of the run."""
-    layout = layout_of(path)
-    evaluator: AbstractEvaluator
-    if isinstance(stream, HostStream):
-        evaluator = HostEvaluator(path, layout, with_slopes)
-    elif any_numpy((path,)):
+    layout, is_host = layout_of(path), isinstance(stream, HostStream)
+    if not is_host and any_numpy((path,)):
         raise TypeError(
             "a density with `backend='numpy'` cannot run under `jax.jit` or `jax.vmap`: call `run` outside of them."
         )
-    else:
-        evaluator = TracedEvaluator(path, layout)
-    base: Any = evaluator._forward.base
-    return base.in_coordinates(evaluator) if hasattr(base, "in_coordinates") else evaluator
+    densities: AbstractDensities = HostDensities(layout, with_slopes) if is_host else TracedDensities(layout)
+    base = forward(path).base
+    return Evaluator.of(path, base.in_coordinates(densities) if isinstance(base, DerivedDensity) else densities)

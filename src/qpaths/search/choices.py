@@ -10,7 +10,7 @@ from ..cost import Cost
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..references.ascents import Mode
-from ..references.coordinates import MappedEvaluator
+from ..references.coordinates import MappedDensities
 from ..references.known import distinct
 from ..references.reference import Reference
 from ..remarks import Check, Finding, Note, Refusal, Remark, Shape, Source
@@ -120,7 +120,7 @@ def can_map(kernel: AbstractKernel[Any]) -> bool:
 
 def neck(pilot: Pilot) -> Refusal | None:
     """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
-    if not isinstance(pilot.annealing.evaluator, MappedEvaluator):
+    if not isinstance(pilot.annealing.evaluator.densities, MappedDensities):
         return None
     noise = np.asarray(pilot.state.particles.position)
     far = np.abs(np.median(noise, axis=0)).max() > _MOST_SHIFTED or np.std(noise, axis=0).max() > _WIDEST

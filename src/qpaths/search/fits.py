@@ -12,7 +12,7 @@ from ..references.fitting import Fit, HostRows, fit_in_noise
 from ..references.frames import find_frame
 from ..references.reference import Reference
 from ..remarks import Shape
-from ..rows import AbstractEvaluator
+from ..rows import Evaluator
 from .pilot import Pilot
 
 NUM_OF_BASE = 1024
@@ -78,7 +78,7 @@ def num_for_blocks(dimension: int) -> int:
     return 2 * dimension * NUM_HESSIANS if 1 < dimension <= LARGEST else 0
 
 
-def blocks_of(evaluator: AbstractEvaluator, draws: HostRows) -> Blocks | None:
+def blocks_of(evaluator: Evaluator, draws: HostRows) -> Blocks | None:
     """Linear coordinates in which the target is a product of small blocks, from Hessians at some draws."""
     rows = np.asarray(draws, float)
     if not num_for_blocks(rows.shape[1]) or len(rows) <= rows.shape[1]:

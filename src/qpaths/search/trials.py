@@ -15,7 +15,7 @@ from ..references.components import Component
 from ..references.known import distinct
 from ..references.reference import Reference, share_lost, share_outside
 from ..remarks import Refusal, Shape, Source
-from ..rows import AbstractEvaluator, evaluator_of
+from ..rows import Evaluator, evaluator_of
 from ..schedules import AdaptiveSchedule
 from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
 from .fits import blocks_of, num_for_blocks
@@ -50,7 +50,7 @@ FEWEST_DIFFERENCES = 16 * TYPICAL_GRADIENTS
 """Gradients by differences without which ascents do not arrive."""
 
 
-def climbable(evaluator: AbstractEvaluator, kernel: AbstractKernel[Any], stream: Any) -> tuple[Climbable, Cost]:
+def climbable(evaluator: Evaluator, kernel: AbstractKernel[Any], stream: Any) -> tuple[Climbable, Cost]:
     """Return an evaluator for ascents, by differences where the kernel has no gradients, and the cost of a gradient."""
     if kernel.with_slopes:
         return evaluator, Cost.gradients(1)

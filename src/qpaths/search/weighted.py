@@ -10,7 +10,7 @@ from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..references.components import Component
 from ..references.modulated import Design
-from ..rows import AbstractEvaluator, evaluator_of
+from ..rows import Evaluator, evaluator_of
 from ..standard_errors import tail_index
 
 POOREST, GOOD, ENOUGH = 0.005, 0.2, 0.5
@@ -22,7 +22,7 @@ _HEAVIEST = 0.6
 
 
 @quiet()
-def weighted_fit(design: Design, evaluator: AbstractEvaluator, stream: Any) -> tuple[Component, float, int]:
+def weighted_fit(design: Design, evaluator: Evaluator, stream: Any) -> tuple[Component, float, int]:
     """The best fit to a design and to draws from an earlier fit, the effective share of its draws, and evaluations."""
     component, best_share, num_values = design.fit(), -1.0, 0
     for number in range(_NUM_ROUNDS):

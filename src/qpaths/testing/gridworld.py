@@ -18,7 +18,7 @@ from ..densities import Density
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud, Info, accept
 from ..paths import AbstractPath
-from ..rows import AbstractEvaluator, HostEvaluator, Layout, Particles, TracedEvaluator
+from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
 
 
 class GridWorld(eqx.Module):
@@ -121,7 +121,7 @@ class GridWorld(eqx.Module):
 def _run(parts: Any, key: Array, traced: bool) -> State:
     path, kernel, betas, positions = parts
     layout, stream = Layout.of(positions[0]), stream_of(key, host=not traced)
-    evaluator = TracedEvaluator(path, layout) if traced else HostEvaluator(path, layout, with_slopes=False)
+    evaluator = Evaluator.of(path, TracedDensities(layout) if traced else HostDensities(layout, with_slopes=False))
     population = Population(threshold=None)
     annealing = Annealing(evaluator, kernel, population, betas, None, 0, stream)
     return anneal(annealing, population.start(evaluator, kernel, positions, stream))[0]
@@ -150,7 +150,7 @@ class GridMetropolis(AbstractKernel[None]):
         return namespace(uniform).where(uniform[..., 1] < 0.5, -1.0, 1.0), uniform[..., 0]
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
     ) -> tuple[Particles, Info]:
         step, uniform = randomness
         proposal = evaluator.particles(_stepped(particles.position, step), with_slopes=False)
@@ -190,7 +190,7 @@ class Scripted(AbstractKernel[Script]):
         return namespace(position).zeros((num, position.shape[0]))
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Script
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Script
     ) -> tuple[Particles, Info]:
         xp = evaluator.xp
         state, index, log_probability = particles.position.T
@@ -211,7 +211,7 @@ def _stepped(position: Rows, step: AnyArray) -> Rows:
 
 
 @quiet()
-def _log_metropolis(evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, difference: Vector) -> Vector:
+def _log_metropolis(evaluator: Evaluator, beta: RealLike, particles: Particles, difference: Vector) -> Vector:
     """Log probability of the move of `GridMetropolis` by some states."""
     xp = evaluator.xp
     here = evaluator.log_density(beta, particles.features)

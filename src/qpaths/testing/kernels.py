@@ -17,7 +17,7 @@ from ..families import MultivariateNormal
 from ..kernels import AbstractKernel
 from ..kernels.base import Cloud
 from ..paths import GeometricPath
-from ..rows import HostEvaluator, Layout, Particles, TracedEvaluator
+from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
 
 _BETA = 0.5
 _MEAN, _VARIANCE = np.array([1.0, -0.5]), np.array([0.5, 2.0])
@@ -50,15 +50,15 @@ def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num
     assert not broken, f"{type(kernel).__name__} breaks the contract of a kernel:\n- " + "\n- ".join(broken)
 
 
-class _Counting(HostEvaluator):
+class _Counting(HostDensities):
     """Counts the evaluations that are asked for."""
 
     cost = Cost()  # set anew by the rule that counts
 
-    def _ends(self, ends: Any, positions: Rows, *, with_slopes: bool) -> Any:
+    def at(self, densities: Any, positions: Rows, *, with_slopes: bool) -> Any:
         num = positions.shape[0]
         self.cost += Cost.gradients(num) if with_slopes else Cost.values(num)
-        return super()._ends(ends, positions, with_slopes=with_slopes)
+        return super().at(densities, positions, with_slopes=with_slopes)
 
 
 def _log_target(x: Any) -> Any:
@@ -77,7 +77,7 @@ class _Case(NamedTuple):
     """A kernel with parameters, and exact draws from the density at beta = 1/2."""
 
     kernel: AbstractKernel[Any]
-    evaluator: _Counting
+    evaluator: Evaluator
     params: Any
     draws: Rows
     stream: Any
@@ -85,7 +85,7 @@ class _Case(NamedTuple):
     @staticmethod
     def of(kernel: AbstractKernel[Any], key: PRNGKey, num: int) -> "_Case":
         stream = stream_of(key, host=True)
-        evaluator = _Counting(_path(_log_target), Layout.of(jnp.zeros(2)), kernel.with_slopes)
+        evaluator = Evaluator.of(_path(_log_target), _Counting(Layout.of(jnp.zeros(2)), kernel.with_slopes))
         others, draws = (_draw(stream.fold(i), num) for i in (0, 1))
         particles = evaluator.particles(others, with_slopes=kernel.with_slopes)
         params = kernel.fit(Cloud(evaluator, _BETA, particles, np.zeros(num)), stream.fold(2), None)
@@ -140,7 +140,7 @@ def _moves(case: _Case) -> Iterator[str]:
 
 
 def _keeps_bounds(case: _Case) -> Iterator[str]:
-    evaluator = HostEvaluator(_path(_log_bounded), case.evaluator.layout, case.kernel.with_slopes)
+    evaluator = Evaluator.of(_path(_log_bounded), HostDensities(case.evaluator.layout, case.kernel.with_slopes))
     inside = case.draws[case.draws[:, 0] > _MEAN[0]]
     log_target = case.moved(evaluator=evaluator, draws=inside).particles.features.log_target
     if (np.asarray(log_target) == -np.inf).any():
@@ -169,7 +169,7 @@ def _same_when_compiled(case: _Case) -> Iterator[str]:
         particles = kernel.equip(evaluator.particles(position, with_slopes=kernel.with_slopes), case.stream)
         return kernel.transition(evaluator, _BETA, particles, numbers, params)[0]
 
-    traced = TracedEvaluator(case.evaluator.path, case.evaluator.layout)
+    traced = Evaluator.of(case.evaluator.path, TracedDensities(case.evaluator.layout))
     compiled = to_host(jax.jit(transition)(traced, few, numbers, case.grouped))
     host = transition(case.evaluator, few, numbers, case.grouped)
     pairs = [(compiled.position, host.position), (compiled.momentum, host.momentum)]
@@ -179,9 +179,10 @@ def _same_when_compiled(case: _Case) -> Iterator[str]:
 
 def _costs_what_it_says(case: _Case) -> Iterator[str]:
     num, kernel = case.draws.shape[0], case.kernel
-    case.evaluator.cost = Cost()
+    counting = case.evaluator.densities
+    counting.cost = Cost()
     case.moved()
-    counted = case.evaluator.cost
+    counted = counting.cost
     expected = kernel.start_cost(num) + kernel.fit_cost(num, again=False) + num * kernel.num_steps * kernel.cost
     # Gradients that a kernel takes by itself are not seen here.
     seen = dataclasses.replace(expected, base_gradient=0, target_gradient=0)

@@ -13,7 +13,7 @@ import numpy as np
 from .._types import Point, PRNGKey
 from ..arrays import quiet, to_host
 from ..paths import AbstractParametricPath, AbstractPath, AbstractPointwisePath, Reversed
-from ..rows import HostEvaluator, Layout
+from ..rows import Evaluator, HostDensities, Layout
 from .differences import close, is_off, stencil
 
 # All betas are exact under 1 - beta.
@@ -84,7 +84,7 @@ class _Case:
 
     def _on_host(self, path: AbstractPath[Any], betas: np.ndarray, ahead: np.ndarray) -> dict[str, np.ndarray]:
         """From features that are NumPy arrays."""
-        evaluator = HostEvaluator(path, Layout.of(self.first), with_slopes=False)
+        evaluator = Evaluator.of(path, HostDensities(Layout.of(self.first), with_slopes=False))
         return self._tables(_numbers(evaluator.path, betas[:, None], ahead[:, None], self.features))
 
     def _tables(self, found: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from ..kernels import KernelWrapper
 from ..kernels.base import Info
 from ..numerics import log_power_mean_pair
 from ..paths import AbstractPath, AbstractPointwisePath
-from ..rows import AbstractEvaluator, Particles
+from ..rows import Evaluator, Particles
 
 
 class StaleBeta(KernelWrapper):
@@ -31,7 +31,7 @@ class StaleBeta(KernelWrapper):
     """
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
     ) -> tuple[Particles, Info]:
         return self.kernel.transition(evaluator, 0.5 * beta, particles, randomness, params)
 
@@ -95,7 +95,7 @@ class NoRejection(KernelWrapper):
     """
 
     def transition(
-        self, evaluator: AbstractEvaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
     ) -> tuple[Particles, Info]:
         flat = copy.copy(evaluator)
         object.__setattr__(flat, "path", _Flat(evaluator.path))
