@@ -19,7 +19,7 @@ LAYERS = [
     ["paths.base"],
     ["paths.parametric", "paths.power_mean", "paths.reversed"],
     ["paths"],
-    ["rows.derived"],
+    ["rows.derived", "rows.identity"],
     ["rows.layout", "schedules", "resampling", "estimators", "standard_errors"],
     ["rows.packing", "next_beta"],
     ["rows.executors"],

@@ -286,7 +286,7 @@ def test_a_guide_steers_alike_on_the_host_and_traced(model, data, key):
     for one, other in zip(here, there, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
     assert not np.array_equal(here[2], here[4])  # the target's own value is no value of the guide
-    assert len(host._programs) == 2  # of the target and of its guide, however often they are called
+    assert len(host.densities._programs) == 2  # of the target and of its guide, however often they are called
 
 
 def test_a_device_without_memory_gets_smaller_batches():

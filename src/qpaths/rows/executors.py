@@ -17,7 +17,6 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from ..arrays import one_thread
@@ -79,13 +78,8 @@ class Spread:
         """Runs that share the workers, of which each has some tasks waiting while others run."""
         self._versions = versions()
 
-    def model(self, densities: dict[str, Any], detail: Any, make: Callable[[], Any]) -> Model:
-        """The model of some densities, which stays the same where only the objects around their arrays are new."""
-        leaves, structure = jax.tree.flatten(tuple(densities.values()))
-        try:
-            key = hash(structure), structure, *map(id, leaves), *densities, detail
-        except TypeError:  # a function object that cannot be hashed
-            key = *map(id, densities.values()), *densities, detail
+    def model(self, key: Any, make: Callable[[], Any]) -> Model:
+        """The model with some key, an `Identity` perhaps; made where it is not there."""
         if key not in self.models:
             self.models[key] = Model(make())
         return self.models[key]

@@ -17,6 +17,7 @@ from ..arrays import HostStream, in_precision, is_double, to_host
 from ..densities import DensityLike, is_numpy, sampler_of
 from .evaluator import PlainDensities
 from .executors import spread_of_call
+from .identity import Identity
 from .layout import Layout, traced_layout
 from .numpy_density import check_draws, numpy_row, spread_rows
 from .pieces import Pieces, in_chunks
@@ -51,7 +52,7 @@ class HostDensities(PlainDensities):
     def __init__(self, layout: Layout, with_slopes: bool):
         self.layout = layout
         self.with_slopes = with_slopes
-        self._programs: dict[Any, Any] = {}
+        self._programs: dict[Identity, _Program] = {}
 
     def _evaluated(
         self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
@@ -70,33 +71,19 @@ class HostDensities(PlainDensities):
 
     def _compiled(self, densities: dict[str, DensityLike], positions: np.ndarray, with_slopes: bool) -> list[Any]:
         """Log densities by compiled programs; where memory runs out, by those that work on fewer rows at once."""
-        chunks = _padded(positions, self.layout.dtype)
-        structure = jax.tree.structure(tuple(densities.values()))
-        at_once = _rows_at_once(structure, tuple(densities), self.layout, with_slopes)
-        return at_once.run(
-            lambda part: _joined(self._compiled_parts(densities, chunks, with_slopes, part), len(positions))
-        )
+        identity = Identity(tuple(densities.values()), *densities, with_slopes)
+        if identity not in self._programs:
+            self._programs[identity] = _Program(densities, self.layout, with_slopes)
+        program, chunks, spread = self._programs[identity], _padded(positions, self.layout.dtype), spread_of_call()
 
-    def _compiled_parts(
-        self, densities: dict[str, DensityLike], chunks: list[Any], with_slopes: bool, part: int
-    ) -> list[Any]:
-        """What the compiled program of some densities finds in each chunk: here, or over an executor."""
-        spread = spread_of_call()
-        if spread is None:
-            program, leaves = self._program(densities, with_slopes, part)
-            return [program(leaves, chunk) for chunk in chunks]
-        facts = self.layout, with_slopes, part, is_double()
-        make = functools.partial(_CompiledRows, densities, *facts)
-        return spread.each(spread.model(densities, facts, make), chunks)
+        def run(part: int) -> list[Any]:
+            rows = program.on(part)
+            if spread is None:
+                return _joined([rows.begin(chunk) for chunk in chunks], len(positions))
+            key = identity, self.layout, part, is_double()
+            return _joined(spread.each(spread.model(key, lambda: rows), chunks), len(positions))
 
-    def _program(self, densities: dict[str, DensityLike], with_slopes: bool, part: int) -> tuple[Any, list[Any]]:
-        """The compiled program and the arrays of the densities, put on the device once."""
-        key = (*map(id, densities.values()), with_slopes, part)
-        if key not in self._programs:
-            leaves, structure = jax.tree.flatten(tuple(densities.values()))
-            program = _value_program(structure, tuple(densities), self.layout, with_slopes, part)
-            self._programs[key] = program, [jnp.asarray(leaf) for leaf in leaves]
-        return self._programs[key]
+        return program.at_once.run(run)
 
     def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
         """As the contract says, in one compiled program for all rows."""
@@ -231,6 +218,21 @@ def _joined(parts: list[Any], num: int) -> list[tuple[Any, Any]]:
     return jax.tree.map(join, *parts)
 
 
+class _Program:
+    """The compiled programs of some densities, with the arrays of these on the device, by how many rows they take."""
+
+    def __init__(self, densities: dict[str, DensityLike], layout: Layout, with_slopes: bool):
+        self.parts = densities, layout, with_slopes
+        structure = jax.tree.structure(tuple(densities.values()))
+        self.at_once = _rows_at_once(structure, tuple(densities), layout, with_slopes)
+        self._programs: dict[int, _CompiledRows] = {}
+
+    def on(self, part: int) -> "_CompiledRows":
+        if part not in self._programs:
+            self._programs[part] = _CompiledRows(*self.parts, part, is_double())
+        return self._programs[part]
+
+
 class _CompiledRows:
     """JAX densities at one chunk of rows, as a function that can be sent to a worker, which compiles it once."""
 
@@ -249,7 +251,11 @@ class _CompiledRows:
         program = _value_program(structure, tuple(densities), layout, with_slopes, part)
         return program, [jnp.asarray(leaf) for leaf in leaves]
 
+    def begin(self, rows: np.ndarray) -> Any:
+        """Arrays that the device may still work on."""
+        program, leaves = self._program
+        return program(leaves, rows)
+
     def __call__(self, rows: np.ndarray) -> Any:
         with in_precision(self.parts[-1]):
-            program, leaves = self._program
-            return jax.tree.map(np.asarray, program(leaves, rows))
+            return jax.tree.map(np.asarray, self.begin(rows))

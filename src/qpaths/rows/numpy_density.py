@@ -7,6 +7,7 @@ import numpy as np
 
 from ..densities import PointError, called, forgiving_in
 from .executors import BATCH, spread_of_call
+from .identity import Identity
 from .layout import Layout
 
 
@@ -18,7 +19,7 @@ def spread_rows(
     if spread is None or not len(positions):
         return numpy_rows(density, name, layout, positions, with_slopes)
     function = _NumpyRows(density, name, layout, with_slopes)
-    model = spread.model({name: density}, (layout, with_slopes), lambda: function)
+    model = spread.model(Identity((density,), name, layout, with_slopes), lambda: function)
     if density.batched:
         chunks = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
     else:
