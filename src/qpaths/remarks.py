@@ -163,11 +163,6 @@ class Finding(Kind):
         "the draws are narrower than the target in {where}, by {short:.1%} of its variance (mean virial): "
         "tails or the neck of a funnel were not reached; reparameterize the model, or give a base with heavier tails"
     )
-    STEIN = (
-        "the draws do not fit the target's scores near some places (kernel Stein discrepancy of {discrepancy:.2f} "
-        "standard deviations): part of the target was reached too rarely; give a larger budget, or reparameterize the "
-        "model"
-    )
     NOT_SEARCHED = (
         "nothing has looked for further modes of the target: it has no gradient, and ascents by differences need a "
         "smooth density and more evaluations; give `Density(..., gradient=...)`, or a larger budget"

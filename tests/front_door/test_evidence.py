@@ -380,19 +380,6 @@ def test_virials_tell_that_tails_are_missing():
     assert _with_draws(path, wide).narrow == 0
 
 
-def test_kernels_tell_that_the_shape_is_wrong():
-    """Two groups with the mean and the variance of the target: scores and virials are zero, as they should be."""
-    rng = np.random.default_rng(0)
-    path = qp.GeometricPath(BASE, qp.Density(BASE.log_prob))
-    draws = rng.standard_normal((16, 1000, 2))
-    assert _with_draws(path, draws) == Balance()
-    side = rng.choice([-1.0, 1.0], (16, 1000))
-    draws[..., 0] = 0.9 * side + (1 - 0.9**2) ** 0.5 * draws[..., 0]
-    groups = _with_draws(path, draws)
-    assert groups == Balance(discrepancy=groups.discrepancy)
-    assert 0.05 < groups.error < 0.5
-
-
 @pytest.mark.parametrize("num_steps", [1, 5])
 def test_weights_with_a_heavy_tail_widen_the_error(num_steps):
     """The mass of a Pareto tail beyond n particles is n^(k - 1) in each step, and beyond single draws k w / (1 - k)."""

@@ -42,8 +42,6 @@ class Balance(NamedTuple):
     """By which share of its variance a coordinate falls short of the target, less noise; or all of them together."""
     where: tuple[int, ...] = ()
     """The coordinates that are narrow; none where only the sum of all is."""
-    discrepancy: float = 0.0
-    """The largest mean of a Stein kernel, in standard deviations of its term, less noise."""
 
     @property
     def error(self) -> float:
@@ -53,7 +51,7 @@ class Balance(NamedTuple):
         score is then p to 2 p, their variance falls short by 2 p to 6 p, and the log evidence is off by p or a little
         more.
         """
-        return float(math.hypot(self.imbalance, self.narrow, self.discrepancy))
+        return float(math.hypot(self.imbalance, self.narrow))
 
 
 def balance(evaluator: Evaluator, islands: Islands) -> Balance:
@@ -80,23 +78,7 @@ def balance(evaluator: Evaluator, islands: Islands) -> Balance:
     worst = int(np.argmin(tail))
     imbalance = float(variance[worst] * max(mean[worst] ** 2 - noise[worst] ** 2, 0.0)) ** 0.5
     balanced = tail[worst] * tail.size > _UNBALANCED
-    discrepancy = _discrepancy(share * found.stein, share * found.stein_squares)
-    return Balance(0.0 if balanced else imbalance, *_narrowness(virials), discrepancy)
-
-
-def _discrepancy(means: Float[np.ndarray, "runs k"], squares: Float[np.ndarray, "runs k"]) -> float:
-    """The largest mean of a Stein kernel beyond noise.
-
-    Take a part of the space where the term is about as large as its standard deviation. If a share p of the mass is
-    missing there, or is too much, the mean of the term is off by about p standard deviations.
-    """
-    from scipy.special import stdtr
-
-    num = len(means)
-    mean, noise = np.mean(means, axis=0), np.std(means, axis=0, ddof=1) / num**0.5
-    tail = 2 * stdtr(num - 1, -np.abs(mean) / np.maximum(noise, 1e-300))
-    beyond = (np.maximum(mean**2 - noise**2, 0.0) / np.maximum(np.mean(squares, axis=0), 1e-300)) ** 0.5
-    return float(np.max(beyond, where=tail * tail.size < _UNBALANCED, initial=0.0))
+    return Balance(0.0 if balanced else imbalance, *_narrowness(virials))
 
 
 def _narrowness(virials: Float[np.ndarray, "runs d"]) -> tuple[float, tuple[int, ...]]:

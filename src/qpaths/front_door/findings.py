@@ -30,8 +30,6 @@ def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str])
     if balance.narrow > 0:
         where = listed(balance.where, names) or "all coordinates together"
         found.append(Finding.NARROW(where=where, short=balance.narrow))
-    if balance.discrepancy > 0:
-        found.append(Finding.STEIN(discrepancy=balance.discrepancy))
     if missed.error > 0:
         numbers = {"expected": missed.expected, "found": missed.found, "error": missed.error}
         found.append(Finding.MISSED_MODE(coordinate=missed.coordinate, **numbers))
