@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.search import start
 from qpaths.testing import check_algorithm, check_kernel, check_path
 
 PATH = '''
@@ -101,6 +102,25 @@ class Independent(AbstractAnnealer):
 
     def count(self, num_steps):
         return Population(threshold=None).cost(self.kernel, self.num_particles, num_steps)
+'''
+
+PROPOSER = '''
+import numpy as np
+from qpaths.references.ascents import Mode, component_at
+from qpaths.remarks import Source
+from qpaths.search.state import Proposal, Proposer
+
+
+class Told(Proposer):
+    """The normal distribution that somebody knows."""
+
+    source = Source.ASCENTS
+
+    def suits(self, search):
+        return search.evaluator.dimension == 2
+
+    def propose(self, search):
+        return Proposal.of(component_at(Mode(np.ones(2), 0.0, 4.0 * np.eye(2))), judged_alone=True)
 '''
 
 FAMILY = '''
@@ -209,6 +229,17 @@ def test_an_algorithm(write, key, tmp_path):
     assert recipe.run(algorithm, 200, key=key).algorithm == "Independent"
     integrated = qp.ThermodynamicIntegration(mine).run(recipe.path, key=key)
     assert abs(float(integrated.log_evidence) - TRUTH) < 5 * float(integrated.log_evidence_se) + 0.1
+
+
+def test_a_proposer(write, key, monkeypatch):
+    """It is asked, its attempt is recorded, and what it proposes is used."""
+    told = write("proposer", PROPOSER).Told
+    monkeypatch.setattr(start, "PLAN", (((told,), ()),))
+    recipe = qp.tune(qp.GeometricPath(BASE, TARGET), key=key, budget=40_000)
+    np.testing.assert_allclose(recipe.path.base.components[0].log_prob_and_slope(np.ones((1, 2)))[1], 0.0)
+    assert recipe.barrier < 0.5
+    found = qp.evidence(BASE, TARGET, key=key, budget=50_000)
+    assert abs(float(found.log_evidence) - TRUTH) < 5 * float(found.log_evidence_se)
 
 
 def test_a_family(write, key):

@@ -25,8 +25,8 @@ from qpaths.arrays import softmax
 from qpaths.front_door.endpoints import path_given
 from qpaths.rows import stream_for
 from qpaths.schedules import AdaptiveSchedule
-from qpaths.search.candidates import choose_start
 from qpaths.search.pilot import run_pilot
+from qpaths.search.start import choose_start
 
 MODELS = {**held_out.MODELS, **fresh.MODELS, **PROBLEMS}
 NAMES = ["funnel", "volatility", "horseshoe", "brownian", "eight_schools", "seeds", "sonar", "banana"]

@@ -29,7 +29,8 @@ from qpaths.references.composed import ComposedMap  # noqa: E402
 from qpaths.references.maps import TriangularMap  # noqa: E402
 from qpaths.references.pulled import PulledMap  # noqa: E402
 from qpaths.references.reference import Reference  # noqa: E402
-from qpaths.search import candidates, trials  # noqa: E402
+from qpaths.search import start, state  # noqa: E402
+from qpaths.search.proposers import ascents, drivers, known, prior, refined, scans  # noqa: E402
 
 NAMES = ("sonar", "brownian", "lgcp30", "credit", "normal500")
 WANTED = 0.2
@@ -67,11 +68,12 @@ def finders(module):
 
 
 FITS = ("qpaths.search.fits", "qpaths.search.weighted")
+MODULES = (start, state, ascents, drivers, known, prior, refined, scans)
 
 
 def watch(clock):
     """Time the functions from now on, for as long as the process lives."""
-    for module in (candidates, trials):
+    for module in MODULES:
         for name, function in list(finders(module)):
             setattr(module, name, clock.timed("finding", function))
     owners = [(Reference, ("given_inner", "draw_rows"))]

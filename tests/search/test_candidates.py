@@ -13,9 +13,9 @@ from qpaths.references.modulated import Design
 from qpaths.references.pulled import PulledMap
 from qpaths.remarks import Finding, Refusal, Shape
 from qpaths.rows import evaluator_of
-from qpaths.search.candidates import choose_start
 from qpaths.search.choices import Check, Source
 from qpaths.search.fits import NUM_OF_BASE, drivers_of, map_of_base
+from qpaths.search.start import choose_start
 from qpaths.search.store import _reference, _reference_arrays, _reference_notes
 from qpaths.search.weighted import weighted_fit
 

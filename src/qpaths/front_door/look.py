@@ -13,9 +13,9 @@ from ..cost import Cost
 from ..kernels import AbstractKernel
 from ..numerics import log_ess
 from ..references.ascents import Mode, modes_at
+from ..references.climb import TYPICAL_GRADIENTS, climbable
 from ..references.known import Missing, Sample, distinct, missing_mass
 from ..rows import Evaluator
-from ..search.trials import TYPICAL_GRADIENTS, climbable
 from .checkpoint import CallState
 from .checks import COST as CHECKS_COST
 from .checks import Balance, balance, drift_of_draws
@@ -79,7 +79,7 @@ def _optima(
     """Return the optima above places where the draws miss mass."""
     if not starts:
         return (), Cost()
-    source, each = climbable(evaluator, kernel, stream)
+    source, each = climbable(evaluator, kernel.with_slopes, stream)
     rows = np.concatenate(starts)
     if len(rows) * TYPICAL_GRADIENTS * each.total > left:
         return (), Cost()

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from ..arrays import quiet
+from ..cost import Cost
 from ..paths.base import EndpointSlopes
 from ..rows import Evaluator, Layout, Particles
 
@@ -30,6 +31,10 @@ _MOST_OUTSIDE = 20
 """Trial steps into `-inf` after which an ascent is at a hard bound."""
 _NUM_FOR_STEPS = 128
 """Draws of the base that say how long the steps of differences are."""
+TYPICAL_GRADIENTS = 30
+"""Gradients that one ascent takes."""
+FEWEST_DIFFERENCES = 16 * TYPICAL_GRADIENTS
+"""Gradients by differences without which ascents do not arrive."""
 _FARTHEST = 1e5
 """Units of scale from the start at which an ascent is on its way to infinity."""
 
@@ -75,6 +80,14 @@ class ByDifferences:
         ahead, behind = np.split(values[:, 1:], 2, axis=1)
         features = jax.tree.map(lambda leaf: np.asarray(leaf).reshape(num, -1)[:, 0], found)
         return Particles(positions, features, EndpointSlopes(None, (ahead - behind) / (2 * self.steps), None))
+
+
+def climbable(evaluator: Evaluator, with_slopes: bool, stream: Any) -> tuple[Climbable, Cost]:
+    """Return an evaluator for ascents, by differences without gradients, and the cost of a gradient."""
+    if with_slopes:
+        return evaluator, Cost.gradients(1)
+    differences = ByDifferences(evaluator, stream)
+    return differences, Cost(target=differences.values_each)
 
 
 class End(enum.IntEnum):

@@ -14,10 +14,11 @@ from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
 from ..remarks import Note, Remark
 from ..rows import stream_for
+from . import shares
 from .chain_measure import Candidate, Measured, PathOf, Problems
 from .chain_search import Search, num_pilot_gradients, rough_candidate, search_chains
 from .compare import with_delta
-from .for_population import PILOT_SHARE, tune_population
+from .for_population import tune_population
 
 _START_EFFORT = 8
 """Evaluations for the start of a single problem, in units of the gradients of all its chains."""
@@ -93,7 +94,7 @@ def tune_chains(
     search = _allowed(Search() if search is None else search, first, group)
     if given.q is not None:
         first = first.along(first.betas, first.kernel, 1 - given.q)
-    allowed = PILOT_SHARE * group.num * num_chains * num_gradients * group.num_directions
+    allowed = shares.PILOTS * group.num * num_chains * num_gradients * group.num_directions
     made = num_pilot_gradients(first, num_gradients, group.num_directions, search)
     group = group.with_pilot_chains(int(allowed / made))
     found, measured = search_chains(group, first, num_gradients, search, stream)

@@ -14,31 +14,27 @@ from ..references.ascents import Mode
 from ..remarks import Finding, Note, Refusal, Remark
 from ..rows import stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
-from .candidates import choose_start, modes_of_target
+from . import shares
 from .choices import SCANNED
 from .compare import DELTAS, compare, num_runs, with_delta
 from .pilot import Pilot, run_pilot
+from .start import choose_start, modes_of_target
 from .weighted import ENOUGH, weights_alone
 
-PILOT_SHARE = 0.25
-"""Of the budget, for all pilots together."""
-_HARD, _AGAIN_SHARE = 2.5, 0.35
-"""Length of a path after which another search with more particles is worth more than islands, and its share of the
-budget."""
-_CLIMB_SHARE = 0.25
-"""Of what is left for pilots, for ascents that look for modes where the base is kept."""
+_HARD = 2.5
+"""Length of a path after which another search with more particles is worth more than islands."""
 _STEP_LENGTH = 0.5
 """Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
-_ENOUGH_PARTICLES, _CHECKS_SHARE = 16384, 0.13
+_ENOUGH_PARTICLES = 16384
 """Particles of all islands, four batches of eight with 512 each, which come before more steps than fresh draws would
-need; and the share of the budget that checks take."""
+need."""
 _STUCK = 0.9
 """Share of the path's derivative, left by the moves at the target, beyond which more steps are no cure: particles do
 not pass between modes or out of a neck, and the shares of these come from the number of particles."""
 _MOST_WEIGHTED = 2.0
 """Length of a path below which weights alone may be better than moves."""
-_PROBED, _PROBED_SHARE = (512, 4096), 0.2
-"""Draws that tell whether they are: the fewest and the most, and their share of what is left for pilots."""
+_PROBED = (512, 4096)
+"""Draws that tell whether they are: the fewest and the most."""
 _LONG = 3.0
 """A barrier above which another q may be worth its pilots."""
 _SEEDS, _FEWEST = 2, 32
@@ -102,7 +98,7 @@ def tune_population(
     kernel = HMC(num_leapfrog=5) if kernel is None else kernel
     check_parts(kernel)
     reference = reference and path.is_pointwise
-    allowance = _Allowance(int(PILOT_SHARE * budget))
+    allowance = _Allowance(int(shares.PILOTS * budget))
     num_particles = int(np.clip(budget // 2500, 64, 2000))
     streams = stream_for(key, path, pilots=True).split(4)
     notes: list[Remark] = []
@@ -111,7 +107,7 @@ def tune_population(
         choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left), known)
         allowance.spend(choice.cost)
         if choice.pilot.barrier > _HARD or not choice.pilot.reached:
-            allowance.left += int(_AGAIN_SHARE * budget)
+            allowance.left += int(shares.AGAIN * budget)
             again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left), known)
             allowance.spend(again.cost)
             choice = choice.or_better(again)
@@ -121,7 +117,7 @@ def tune_population(
         max_cost = float(allowance.left)
         pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
         allowance.spend(pilot.cost)
-        climbed, cost = modes_of_target(path, kernel, streams[3], _CLIMB_SHARE * allowance.left)
+        climbed, cost = modes_of_target(path, kernel, streams[3], shares.MODES_OF_BASE * allowance.left)
         allowance.spend(cost)
         modes = climbed.known
         if climbed.refusal is Refusal.NO_GRADIENT and pilot.state.particles.position.shape[1] > SCANNED:
@@ -133,9 +129,9 @@ def tune_population(
         notes.append(note)
     betas = pilot.betas
     if pilot.reached:
-        num_steps = _num_steps(pilot, kernel, (1 - _CHECKS_SHARE) * budget - allowance.spent.total)
+        num_steps = _num_steps(pilot, kernel, (1 - shares.CHECKS) * budget - allowance.spent.total)
         if pilot.barrier < _MOST_WEIGHTED and path.is_pointwise:
-            num = int(np.clip(_PROBED_SHARE * allowance.left, *_PROBED))
+            num = int(np.clip(shares.PROBED * allowance.left, *_PROBED))
             ess = weights_alone(path, kernel, streams[1], num)
             allowance.spend(Cost.values(num))
             fewest = _fewest_steps(pilot.barrier)

@@ -20,14 +20,14 @@ from ..paths import AbstractPath
 from ..references.reference import Reference
 from ..results import Result
 from ..schedules import AbstractSchedule
+from . import shares
 
 _LEAP = 2.0
 """Length of a step that leaves an effective sample size of 2 %."""
 _HURRY = 0.15
 """Effective sample size to which an adaptive schedule steps when evaluations run short, instead of half."""
-_KEPT, _MOST_MOVES, _LINGER_SHARE = 0.5, 8, 0.2
-"""Share of the path's derivative that moves at a beta may leave, moves after which there is no other at one beta, and
-the share of what a pilot may cost up to which there are such moves."""
+_KEPT, _MOST_MOVES = 0.5, 8
+"""Share of the path's derivative that moves at a beta may leave, and moves after which there is no other there."""
 _SLOWEST = 0.98
 """The largest share that so few particles tell from all of it."""
 
@@ -118,7 +118,7 @@ def run_pilot(
 
     def linger(state: State) -> bool:
         moved.append(float(state.beta))
-        affordable = algorithm.count(int(state.stage) + 1).total < _LINGER_SHARE * max_cost
+        affordable = algorithm.count(int(state.stage) + 1).total < shares.LINGERING * max_cost
         return affordable and moved.count(moved[-1]) < _MOST_MOVES and float(state.lag.kept) > _KEPT
 
     may_linger = annealing.target_ess is not None  # the betas of a fixed schedule are counted by stages

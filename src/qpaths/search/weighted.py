@@ -13,9 +13,9 @@ from ..references.modulated import Design
 from ..rows import Evaluator, evaluator_of
 from ..standard_errors import tail_index
 
-POOREST, GOOD, ENOUGH = 0.005, 0.2, 0.5
-"""Effective share of draws below which a fit is not worth a pilot, above which it is good enough, and above which its
-draws need only weights."""
+POOREST, GOOD, ENOUGH, FINE = 0.005, 0.2, 0.5, 0.8
+"""Effective share of draws below which a fit is not worth a pilot, above which it is good enough, above which its draws
+need only weights, and above which another round would gain little."""
 _NUM_DRAWS, _NUM_ROUNDS = 2048, 2
 _HEAVIEST = 0.6
 """Tail index of the weights above which they are not trusted alone."""

@@ -1,7 +1,8 @@
-"""How a candidate for the start of a path is tried: a pilot from it, what it costs, and why it is refused."""
+"""The state of a search for a reference, and the contract of the proposers that it asks."""
 
+import abc
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -10,16 +11,18 @@ from ..kernels import HMC, MALA, AbstractKernel
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, Mode
 from ..references.blocks import Blocks
-from ..references.climb import ByDifferences, Climbable
+from ..references.climb import climbable
 from ..references.components import Component
 from ..references.known import distinct
 from ..references.reference import Reference, share_lost, share_outside
-from ..remarks import Refusal, Shape, Source
-from ..rows import Evaluator, evaluator_of
+from ..remarks import Check, Refusal, Shape, Source
+from ..rows import evaluator_of
 from ..schedules import AdaptiveSchedule
-from .choices import BASE_SHARE, Attempt, can_map, from_base, less_mass, neck
+from . import shares
+from .choices import BASE_SHARE, Attempt, can_map, from_base, is_fitted, less_mass, neck
 from .fits import blocks_of, num_for_blocks
 from .pilot import Pilot, run_pilot
+from .weighted import FINE, weights_alone
 
 SHORT = 0.7
 """Length of a path that is not worth another round, and share of the length that a fit to a pilot must reach."""
@@ -29,14 +32,15 @@ _ROUND_TRIPS, _MOST_LOST = 2048, 0.01
 """Draws that go back through their map, and the share of them that may be lost in rounding errors."""
 _LONGEST = 1.1
 """Share of the length of the path before, above which a round is dropped."""
-_GROWTH, _PER_DIMENSION, _MOST_PARTICLES, _ROUND_SHARE = 3, 10, 4096, 0.4
-"""By how much the particles grow from round to round, how many a dimension needs, how many they may become, and the
-share of what is left that their moves may cost."""
-TRIAL_PARTICLES, _TRIAL_SHARE = 128, 0.12
+_GROWTH, _PER_DIMENSION, _MOST_PARTICLES = 3, 10, 4096
+"""By how much the particles grow from round to round, how many a dimension needs, and how many they may become."""
+TRIAL_PARTICLES = 128
 """Of the small runs that tell in which coordinates a run from the base is better."""
-_BLOCK_SHARE = 0.1
-"""Of what is left, for Hessians."""
-
+NUM_WEIGHTED = 1024
+"""Draws that tell whether weights alone are good enough."""
+_SHORT_CURVED = 0.2
+"""Length of a path from a curved reference that is not worth another round, since a slope that is a little off makes
+heavy weights far out."""
 _WILD = (Source.PRIOR, Source.DRIVERS)
 """Where maps with scales that overflow far out come from. What is not a number there is not the model's fault."""
 
@@ -44,22 +48,57 @@ Found = tuple[AbstractPath[Any], Pilot]
 """A path and its pilot."""
 
 
-TYPICAL_GRADIENTS = 30
-"""Gradients that one ascent takes."""
-FEWEST_DIFFERENCES = 16 * TYPICAL_GRADIENTS
-"""Gradients by differences without which ascents do not arrive."""
+class Proposal(NamedTuple):
+    """Components of a reference and their shares."""
+
+    components: tuple[Component, ...]
+    shares: np.ndarray
+    settles: bool = False
+    """Whether later fits to draws would lose what this one has."""
+    judged_alone: bool = False
+    """Whether the length of the path before says nothing about this one."""
+
+    @classmethod
+    def of(cls, component: Component, **settings: bool) -> "Proposal":
+        """Return a proposal of one component."""
+        return cls((component,), np.ones(1), **settings)
 
 
-def climbable(evaluator: Evaluator, kernel: AbstractKernel[Any], stream: Any) -> tuple[Climbable, Cost]:
-    """Return an evaluator for ascents, by differences where the kernel has no gradients, and the cost of a gradient."""
-    if kernel.with_slopes:
-        return evaluator, Cost.gradients(1)
-    differences = ByDifferences(evaluator, stream)
-    return differences, Cost(target=differences.values_each)
+class Proposer(abc.ABC):
+    """One way to find a reference.
+
+    `choose_start` asks each proposer in turn. A pilot tries what it proposes, which is kept unless the pilot finds less
+    mass or a longer path than the best so far. A new proposer is one file in `qpaths/search/proposers`, its place in
+    the plan of `qpaths.search.start`, and one file of tests.
+    """
+
+    source: ClassVar[Source]
+    rounds: ClassVar[int] = 1
+    """How often it may propose, each time from better draws."""
+
+    def suits(self, search: "Search") -> bool:
+        """Return whether a proposal may help, and can be paid for."""
+        return True
+
+    @abc.abstractmethod
+    def propose(self, search: "Search") -> "Proposal | Found | Refusal | None":
+        """Return a reference, or a path with its pilot, or the reason for neither; None where nothing was tried."""
+
+    def confirmed(self, search: "Search", found: Found) -> Found | None:
+        """Return what was found after checks of the proposer's own; None if they contradict it."""
+        return found
+
+    def is_last(self, search: "Search", before: Found | None, after: Found) -> bool:
+        """Return whether another round would gain little."""
+        return False
+
+    def name(self, search: "Search") -> Source:
+        """Return the name under which the next attempt is recorded."""
+        return self.source
 
 
-class Trials:
-    """Pilots of `num_particles` particles from candidates, for at most about `max_cost` evaluations in all."""
+class Search:
+    """What a search knows: the best path and its pilot, the attempts, and what is left of `max_cost` evaluations."""
 
     def __init__(
         self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
@@ -70,11 +109,20 @@ class Trials:
         self.spent = Cost()
         self.attempts: list[Attempt] = []
         self.num_pilots = 0
+        self.best: Found | None = None
+        self.settled = False
+        """Whether a fit to draws would lose what the best path has."""
+        self.check: Check | None = None
+        self.drivers: tuple[int, ...] = ()
+        self.base_component: Component | None = None
+        """The map of the base."""
+        self.first: Pilot | None = None
+        """A run from the base that was made already."""
         self.neck: Found | None = None
         """What ascents found where the draws spread far more than the curvature says."""
         self.known: tuple[Mode, ...] = ()
         """All optima that were met, used or not."""
-        self.climbable, self.cost_of_gradient = climbable(self.evaluator, kernel, stream.fold(102))
+        self.climbable, self.cost_of_gradient = climbable(self.evaluator, kernel.with_slopes, stream.fold(102))
         self.looked_for_blocks = False
         self.found_blocks: Blocks | None = None
 
@@ -98,15 +146,38 @@ class Trials:
         """Take back the last candidate."""
         self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
 
-    def attempt(
-        self, source: Source, components: tuple[Component, ...], shares: np.ndarray, before: Pilot | None = None
-    ) -> Found | None:
-        """The path from a reference and its pilot, unless it is refused; either is recorded."""
+    @property
+    def found(self) -> Found:
+        """The best path and its pilot."""
+        assert self.best is not None
+        return self.best
+
+    def ask(self, proposer: Proposer) -> None:
+        """Try what a proposer proposes, round by round, as long as it makes the path better."""
+        for _ in range(proposer.rounds):
+            if not proposer.suits(self):
+                return
+            name, answer = proposer.name(self), proposer.propose(self)
+            if isinstance(answer, Refusal):
+                self.attempts.append(Attempt(name, answer))
+                return
+            found = self.judge(name, answer) if isinstance(answer, Proposal) else answer
+            found = None if found is None else proposer.confirmed(self, found)
+            if found is None:
+                return
+            before, self.best = self.best, found
+            self.settled = self.settled or (isinstance(answer, Proposal) and answer.settles)
+            if proposer.is_last(self, before, found):
+                return
+
+    def judge(self, source: Source, proposal: Proposal) -> Found | None:
+        """Return the path from a reference and its pilot, unless it is refused; record either."""
+        components, before = proposal.components, None if proposal.judged_alone else self.found[1]
         share = 1.0 if source is Source.PRIOR else BASE_SHARE  # a map of the base gives coordinates, and nothing else
         layout = self.evaluator.layout
         # The coordinates of one mode's curved map are of no use at the others.
         is_mapped = can_map(self.kernel) and (len(components) == 1 or components[0].shape is not Shape.CURVED)
-        reference = Reference(components, shares, self.path.base, share, layout, is_mapped)
+        reference = Reference(components, proposal.shares, self.path.base, share, layout, is_mapped)
         num_modes = max(1, sum(component.wells is None for component in components))
         facts = {"num_modes": num_modes, "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
@@ -138,6 +209,23 @@ class Trials:
         self.attempts.append(Attempt(source, refusal, pilot.barrier, *pilot.mass, **facts))  # type: ignore[arg-type]
         return (path, pilot) if refusal is None else None
 
+    def is_worth_more(self) -> bool:
+        """Return whether another round may help, and can be paid for."""
+        path, pilot = self.found
+        base: Any = path.base
+        if not pilot.reached or not path.is_pointwise:
+            return False
+        if is_fitted(base):
+            short = SHORT if base.components[0].map.is_linear else _SHORT_CURVED
+            if pilot.barrier < short:
+                return False
+            if pilot.barrier < SHORT:
+                self.spend_values(NUM_WEIGHTED)
+                stream = self.stream.fold(300 + self.num_pilots)
+                if weights_alone(path, self.kernel, stream, NUM_WEIGHTED) > FINE:
+                    return False
+        return self.left > 1.2 * pilot.cost.total * (1.0 if is_fitted(base) else 0.5)
+
     def distance(self, pilot: Pilot) -> float:
         """Nats from the base to the target: the divergence of the base from the draws of a pilot."""
         positions, _ = pilot.draws
@@ -147,7 +235,7 @@ class Trials:
 
     @property
     def trial_cost(self) -> float:
-        return _TRIAL_SHARE * self.max_cost
+        return shares.TRIAL * self.max_cost
 
     def is_better_mapped(self, component: Component) -> bool:
         """Whether a small run from the base finds more mass in the coordinates of a map of it.
@@ -167,7 +255,7 @@ class Trials:
     def blocks(self, pilot: Pilot) -> Blocks | None:
         """Coordinates in which the target is a product, from Hessians at the draws of the first pilot that asks."""
         num = num_for_blocks(self.evaluator.dimension)
-        if not self.looked_for_blocks and num and self.kernel.with_slopes and 2 * num < _BLOCK_SHARE * self.left:
+        if not self.looked_for_blocks and num and self.kernel.with_slopes and 2 * num < shares.BLOCKS * self.left:
             self.looked_for_blocks = True
             self.spend_gradients(num)
             self.found_blocks = blocks_of(self.evaluator, pilot.draws[0])
@@ -179,7 +267,7 @@ class Trials:
             return self.num_particles
         num = before.state.log_weights.shape[0]
         per_step = self.kernel.num_steps * self.kernel.cost.total
-        affordable = int(_ROUND_SHARE * self.left / (2 + (before.betas.size - 1) * per_step))
+        affordable = int(shares.ROUND * self.left / (2 + (before.betas.size - 1) * per_step))
         wanted = max(_GROWTH * num, _PER_DIMENSION * self.evaluator.dimension)
         return int(np.clip(affordable, num, min(wanted, _MOST_PARTICLES)))
 

@@ -1,0 +1,81 @@
+"""References with the curvature of the modes that ascents find."""
+
+from typing import Any
+
+from ...references.ascents import Ascents, find_modes, with_more_modes
+from ...references.climb import FEWEST_DIFFERENCES
+from ...references.reference import least_covered
+from ...remarks import Check, Refusal, Source
+from .. import shares
+from ..choices import less_mass
+from ..state import Found, Proposal, Proposer, Search
+
+_CHECK_PARTICLES = 64
+"""Of the short run from the base that looks for modes which ascents have missed."""
+_FARTHEST = 150.0
+"""Nats from the base to the target beyond which such a run would not arrive."""
+
+
+class Climbers(Proposer):
+    """The modes that ascents from draws of the base find, confirmed or completed by a short run from the base."""
+
+    source = Source.ASCENTS
+
+    def __init__(self) -> None:
+        self.ascents = Ascents((), None, 0)
+
+    def propose(self, search: Search) -> Proposal | Refusal:
+        most = int(shares.ASCENTS * search.max_cost / search.cost_of_gradient.total)
+        if not search.kernel.with_slopes and most < FEWEST_DIFFERENCES:
+            return Refusal.NO_GRADIENT
+        self.ascents = search.climbed(find_modes(search.climbable, search.stream.fold(100), most))
+        refusal = self.ascents.refusal
+        if refusal is None:
+            return Proposal(*self.ascents.components, judged_alone=True)
+        led_nowhere = not search.kernel.with_slopes and refusal in (Refusal.NO_OPTIMUM, Refusal.FLAT)
+        return Refusal.NO_GRADIENT if led_nowhere else refusal
+
+    def confirmed(self, search: Search, found: Found) -> Found | None:
+        completed = self._covered(search, found)
+        return None if completed is None else self._checked(search, completed)
+
+    def _covered(self, search: Search, found: Found) -> Found | None:
+        """Return the path that also has the modes above places which the reference covers least."""
+        reference: Any = found[0].base
+        positions, num = least_covered(reference, search.evaluator, search.stream.fold(101))
+        search.spend_values(num)
+        more = search.climbed(with_more_modes(search.climbable, self.ascents, positions, by_mass=False))
+        return self._completed(search, found, more)
+
+    def _completed(self, search: Search, found: Found, more: Ascents) -> Found | None:
+        if len(more.modes) <= len(self.ascents.modes):
+            return found
+        search.refuse(Refusal.MISSED_MODES)
+        self.ascents = more
+        return search.judge(self.source, Proposal(*more.components, judged_alone=True))
+
+    def _checked(self, search: Search, found: Found) -> Found | None:
+        """Return what ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
+        if search.distance(found[1]) > _FARTHEST:
+            search.check = Check.TOO_FAR
+            return found
+        is_alone = len(self.ascents.modes) == 1
+        num = _CHECK_PARTICLES if is_alone else search.num_particles
+        share = shares.CONFIRMING if num == _CHECK_PARTICLES else shares.CONFIRMING_SEVERAL
+        first = search.pilot(search.path, num, share * search.max_cost)
+        if not first.reached:
+            search.check = Check.NOT_REACHED
+            return found
+        more = search.climbed(with_more_modes(search.climbable, self.ascents, first.draws[0], by_mass=True))
+        if more.refusal is not None:
+            search.refuse(more.refusal)
+            return None
+        completed = self._completed(search, found, more)
+        if completed is None:
+            return None
+        refusal = less_mass(first, completed[1])
+        if refusal is not None:
+            search.refuse(refusal)
+            return None
+        search.check = Check.CONFIRMED
+        return completed
