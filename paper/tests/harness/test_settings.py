@@ -3,6 +3,7 @@
 import pytest
 
 from qpaths_paper.harness.errors import UserError
+from qpaths_paper.harness.experiment import product
 from qpaths_paper.harness.settings import under_present_names, with_changes
 
 DEFAULTS = {"num_particles": 10, "share": 0.5, "moves": [1, 3], "name": "pima"}
@@ -45,3 +46,15 @@ def test_stored_settings_come_back_under_present_names():
     # A setting that is really called so keeps its name.
     assert under_present_names({"orders": [1.0]}, {"orders": []}) == {"orders": [1.0]}
     assert under_present_names({"orders": [1.0]}, {}) == {"orders": [1.0]}
+
+
+def test_runs_are_the_product_of_the_axes_with_every_seed():
+    runs = product(
+        moves="moves", q=lambda settings, run: [1.0] if run["moves"] == 1 else settings["q"], without=["num"]
+    )
+    found = runs({"moves": [1, 3], "q": [0.5, 1.0], "num": 7, "size": 2}, 2)
+    assert [(run.settings["moves"], run.settings["q"], run.seed) for run in found] == [
+        *((1, 1.0, 0), (1, 1.0, 1)),
+        *((3, 0.5, 0), (3, 0.5, 1), (3, 1.0, 0), (3, 1.0, 1)),
+    ]
+    assert all(set(run.settings) == {"moves", "q", "size"} for run in found)

@@ -29,8 +29,8 @@ from qpaths.schedules import AbstractFixedSchedule
 from qpaths.search import choose_q, equalize, tune
 from qpaths.search.pilot import run_pilot
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Run, Settings, Sheet, group
-from ..harness.judging import all_of, judge
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet, group, product
+from ..harness.judging import above, below
 from ..harness.settings import check_numbers, check_words
 from ..harness.statistics import Estimate, in_words, median, median_deviation, median_difference
 from ..parts.datasets import load, logistic_regression
@@ -118,17 +118,6 @@ def _check(settings: Settings) -> None:
     check_numbers(settings, 2 * (1 + (settings["num_distributions"] - 1) * settings["moves"]), "budget")
 
 
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """Every problem with every variant and every seed."""
-    common = {name: settings[name] for name in ("budget", "num_distributions", "moves", "num_pilot")}
-    return [
-        Run({"problem": problem, "variant": variant, **common}, seed)
-        for problem in settings["problems"]
-        for variant in settings["variants"]
-        for seed in range(num_seeds)
-    ]
-
-
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """One run of SMC with as many particles as the budget pays for."""
     recipe = _recipe(
@@ -190,7 +179,7 @@ def _above_one(errors: _Errors, problem: str) -> Claim | None:
         f"{problem}: q > 1 brings no benefit, its error is not smaller than that of q = 1",
         "we did not find benefit to increasing q > 1 (appendix D.2)",
         in_words(difference, "nats"),
-        judge(*difference, 0.0, np.inf),
+        above([difference]),
     )
 
 
@@ -201,7 +190,7 @@ def _claim(errors: _Errors, problem: str, statement: str, others: list[str]) -> 
         return None
     least = max(found, key=lambda other: found[other].value)
     ratio = np.median(errors.of(problem, least)) / np.median(errors.of(problem, "all"))
-    verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in found.values())
+    verdict = below(found.values())
     ours = f"closest is {least!r}, with {ratio:.3g} times the error"
     return Claim(f"{problem}: {statement}", "ours", ours, verdict)
 
@@ -283,7 +272,7 @@ EXPERIMENT = Experiment(
         "budget": 5000,
         "num_pilot": 50,
     },
-    runs=_runs,
+    runs=product(problem="problems", variant="variants"),
     run_one=_run_one,
     check=_check,
     pictures=_pictures,

@@ -36,7 +36,7 @@ from qpaths.search import equalize, tune
 from qpaths.search.pilot import run_pilot
 
 from ..harness.errors import UserError
-from ..harness.experiment import Experiment, Run, Settings
+from ..harness.experiment import Experiment, Settings, product
 from ..harness.settings import check_numbers, check_words
 from ..parts.atlas_figures import TUNED, claims, pictures, sheets
 from ..parts.atlas_problems import PROBLEMS, atlas_problem
@@ -115,17 +115,6 @@ def _check(settings: Settings) -> None:
         raise UserError(f"`q` must hold 1, the geometric path that all are compared with, got {settings['q']}.")
 
 
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """Every problem, with every part tuned, and every seed."""
-    common = {name: value for name, value in settings.items() if name not in ("problems", "tuned")}
-    return [
-        Run({"problem": problem, "tuned": tuned, **common}, seed)
-        for problem in settings["problems"]
-        for tuned in settings["tuned"]
-        for seed in range(num_seeds)
-    ]
-
-
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """One run of every candidate, all with the same key and the same cost."""
     sizes = tuple(settings[name] for name in ("num_distributions", "moves", "num_pilot"))
@@ -176,7 +165,7 @@ EXPERIMENT = Experiment(
         "budget": 8000,
         "num_pilot": 64,
     },
-    runs=_runs,
+    runs=product(problem="problems", tuned="tuned"),
     run_one=_run_one,
     check=_check,
     pictures=pictures,

@@ -16,9 +16,9 @@ from qpaths.families import Normal
 from qpaths.paths import QPath
 from qpaths.plotting import plot_panels
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Settings
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, product
 from ..harness.judging import yes_or_no
-from ..parts.densities import densities_row, num_modes, power_mean_claim, runs_by_q
+from ..parts.densities import densities_row, num_modes, power_mean_claim
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -64,7 +64,7 @@ EXPERIMENT = Experiment(
     "geometric path, which moves one normal from end to end.",
     settings={"q": [0.0, 0.5, 0.9, 1.0], "num_betas": 10, "num_points": 361},
     smoke={"num_points": 121},
-    runs=runs_by_q,
+    runs=product(q="q"),
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -18,14 +18,9 @@ from qpaths.families import Normal
 from qpaths.paths import QPath
 from qpaths.plotting import plot_panels
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, product
 from ..harness.judging import yes_or_no
-from ..parts.densities import densities_row, quantile_width, row_where, runs_by_q
-
-
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """One run for each q, and one for the geometric path."""
-    return runs_by_q(settings, num_seeds, 1.0)
+from ..parts.densities import densities_row, quantile_width, row_where
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -87,7 +82,7 @@ EXPERIMENT = Experiment(
     "between them, and a slightly larger one already gives a mixture, which local moves cannot cross.",
     settings={"q": [0.98, 0.99, 0.999], "num_betas": 15, "num_points": 481},
     smoke={"num_points": 241},
-    runs=_runs,
+    runs=product(q=lambda settings, run: [*settings["q"], 1.0]),
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -18,15 +18,9 @@ from qpaths.families.q_family import df_from_q
 from qpaths.paths import AbstractPath, EscortMomentPath, QPath
 from qpaths.plotting import plot_panels
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, product
 from ..harness.judging import yes_or_no
-from ..parts.densities import densities_row, quantile_width, row_where, runs_by_q
-
-
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """Both paths for each q."""
-    runs = runs_by_q(settings, num_seeds)
-    return [Run({**run.settings, "path": path}, 0) for run in runs for path in ("q-path", "escort")]
+from ..parts.densities import densities_row, quantile_width, row_where
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -89,7 +83,7 @@ EXPERIMENT = Experiment(
     "published; at q = 1.01 it is nearly the moment-averaging path between normals.",
     settings={"q": [1.01, 1.5, 2.0], "num_betas": 10, "num_points": 481},
     smoke={"num_points": 241},
-    runs=_runs,
+    runs=product(q="q", path=["q-path", "escort"]),
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -15,16 +15,11 @@ from qpaths.families import Normal
 from qpaths.paths import ArithmeticPath, MomentPath
 from qpaths.plotting import plot_panels
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Run, Settings
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, product
 from ..harness.judging import yes_or_no
 from ..parts.densities import densities_row, num_modes, row_where
 
 _TITLES = {"moment": "moment averaging", "mixture": "mixture, $q = 0$"}
-
-
-def _runs(settings: Settings, num_seeds: int) -> list[Run]:
-    """One run for each of the two paths."""
-    return [Run({"path": path, **settings}, 0) for path in _TITLES]
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -75,7 +70,7 @@ EXPERIMENT = Experiment(
     "within the family of normals, the mixture (q = 0) among all densities.",
     settings={"num_betas": 10, "num_points": 631},
     smoke={"num_points": 211},
-    runs=_runs,
+    runs=product(path=list(_TITLES)),
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

@@ -18,9 +18,9 @@ from qpaths.families import StudentT
 from qpaths.paths import QPath
 from qpaths.plotting import plot_panels
 
-from ..harness.experiment import Claim, Experiment, Picture, Row, Settings
+from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, product
 from ..harness.judging import yes_or_no
-from ..parts.densities import densities_row, num_modes, power_mean_claim, row_where, runs_by_q
+from ..parts.densities import densities_row, num_modes, power_mean_claim, row_where
 
 
 def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
     "densities. Heavy tails move everything: q = 1 here looks like q = 0.5 between normals.",
     settings={"q": [0.0, 1.0, 1.5, 2.0, 10.0], "num_betas": 10, "num_points": 481},
     smoke={"num_points": 241},
-    runs=runs_by_q,
+    runs=product(q="q"),
     run_one=_run_one,
     pictures=_pictures,
     claims=_claims,

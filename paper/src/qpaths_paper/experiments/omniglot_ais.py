@@ -26,8 +26,18 @@ from ..harness.errors import UserError
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet
 from ..harness.statistics import Estimate
 from ..parts import decoders
-from ..parts.decoder_cells import Cells, below_zero
-from ..parts.decoder_figures import costs, curves, gap_sheet, label_of, legend, number_axis, panels, seconds_axis
+from ..parts.decoder_figures import (
+    Cells,
+    below_zero,
+    costs,
+    curves,
+    gap_sheet,
+    label_of,
+    legend,
+    number_axis,
+    panels,
+    seconds_axis,
+)
 from ..parts.decoders import LABELS
 
 

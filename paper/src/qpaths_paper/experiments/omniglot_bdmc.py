@@ -33,11 +33,10 @@ import numpy as np
 from qpaths.models import compile_bounds, evaluate_bounds
 
 from ..harness.experiment import Claim, Experiment, Judgment, Row, Settings
-from ..harness.judging import all_of, judge, yes_or_no
+from ..harness.judging import all_of, below, judge, yes_or_no
 from ..harness.statistics import Estimate, in_words, mean
 from ..parts import decoders
-from ..parts.decoder_cells import Cells, below_zero
-from ..parts.decoder_figures import pictures, sheets
+from ..parts.decoder_figures import Cells, below_zero, pictures, sheets
 from ..parts.decoders import LABELS
 from ..parts.published import figures
 
@@ -166,7 +165,7 @@ def _best_order(cells: Cells, column: str) -> list[Claim]:
             statement = f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a smaller gap "
             statement += "than the geometric path at every number of distributions"
             ours = f"at {wins} of {len(found)} beyond two standard errors; most: {in_words(best, 'nats')}"
-            verdict = all_of(judge(*difference, -np.inf, 0.0) for difference in found)
+            verdict = below(found)
             claims.append(Claim(statement, "not given", ours, verdict))
     return claims
 

@@ -33,6 +33,36 @@ class Run:
         return canonical(self.settings), self.seed
 
 
+Axis = str | Sequence[Any] | Callable[[Settings, Settings], Iterable[Any]]
+"""Values of one setting of the runs: the name of a list in the settings of the sweep, the values, or a function of the
+settings of the sweep and those of the run so far."""
+
+
+def product(*, without: Sequence[str] = (), **axes: Axis) -> Callable[[Settings, int], list[Run]]:
+    """Make `Experiment.runs`: every combination of the axes with every seed, the last axis fastest.
+
+    A run also has the settings of the sweep that no axis names or bears the name of, but for those of `without`.
+
+        product(problem="problems", q="q")  # a run for each of `problems` with each of `q`
+    """
+    left_out = {*without, *axes, *(axis for axis in axes.values() if isinstance(axis, str))}
+
+    def runs(settings: Settings, num_seeds: int) -> list[Run]:
+        found: list[dict[str, Any]] = [{}]
+        for name, axis in axes.items():
+            found = [{**run, name: value} for run in found for value in _values(axis, settings, run)]
+        common = {name: value for name, value in settings.items() if name not in left_out}
+        return [Run({**run, **common}, seed) for run in found for seed in range(num_seeds)]
+
+    return runs
+
+
+def _values(axis: Axis, settings: Settings, run: Settings) -> Iterable[Any]:
+    if isinstance(axis, str):
+        return settings[axis]
+    return axis(settings, run) if callable(axis) else axis
+
+
 @dataclass(frozen=True, slots=True)
 class Row:
     """What one run found, together with its settings; `row["name"]` looks in both."""

@@ -11,8 +11,7 @@ from .errors import UserError
 from .experiment import Experiment, Row
 from .registry import find
 from .settings import under_present_names
-from .store import Store
-from .store_errors import FILE, damaged
+from .store import FILE, Store, damaged
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """Rules that turn a measured value with its standard error into a verdict on a claim."""
 
+import math
 from collections.abc import Iterable
 
 from .experiment import Judgment
@@ -30,6 +31,16 @@ def all_of(verdicts: Iterable[Judgment]) -> Judgment:
     if Judgment.FAILS in verdicts:
         return Judgment.FAILS
     return Judgment.HOLDS if verdicts and all(v is Judgment.HOLDS for v in verdicts) else Judgment.OPEN
+
+
+def below(estimates: Iterable[tuple[float, float]], bound: float = 0.0) -> Judgment:
+    """Judge whether all of some values with their standard errors are below a bound."""
+    return all_of(judge(*estimate, -math.inf, bound) for estimate in estimates)
+
+
+def above(estimates: Iterable[tuple[float, float]], bound: float = 0.0) -> Judgment:
+    """Judge whether all of some values with their standard errors are above a bound."""
+    return all_of(judge(*estimate, bound, math.inf) for estimate in estimates)
 
 
 def yes_or_no(condition: bool) -> Judgment:

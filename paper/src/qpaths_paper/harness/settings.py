@@ -1,7 +1,7 @@
 """Settings of a sweep: changes from the command line, their checks, and old names."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .errors import UserError, nearest
@@ -81,6 +81,22 @@ def _same_runs(value: Any, default: Any) -> bool:
     if isinstance(value, list) and isinstance(default, list):
         return sorted(value, key=str) == sorted(default, key=str)
     return bool(value == default)
+
+
+def checks(
+    words: Mapping[str, Iterable[str]] | None = None,
+    least: Mapping[str, int] | None = None,
+    most: Mapping[str, int] | None = None,
+) -> Callable[[Settings], None]:
+    """Make `Experiment.check`: raise if a setting, or a value of its list, is an unknown word or out of bounds."""
+
+    def check(settings: Settings) -> None:
+        for name, known in (words or {}).items():
+            check_words(settings, name, known)
+        for name, low in (least or {}).items():
+            check_numbers(settings, low, name, high=(most or {}).get(name))
+
+    return check
 
 
 def check_words(settings: Settings, name: str, known: Iterable[str]) -> None:

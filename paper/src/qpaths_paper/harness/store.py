@@ -18,7 +18,32 @@ from typing import Any
 from .errors import UserError
 from .experiment import Experiment, Row, Run, Settings, canonical
 from .settings import under_present_names
-from .store_errors import FILE, damaged, in_words
+
+FILE = "runs.sqlite"
+
+
+def _in_words(path: Path, error: sqlite3.Error) -> UserError:
+    """The error for an error of SQLite: no room, no permission, another program at work, or damage."""
+    kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    if kind in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
+        return UserError(
+            f"{path} could not be written ({error}): free some room on the disk and run the same command again. The "
+            f"rows that were there are kept."
+        )
+    if kind in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM):
+        return UserError(f"{path} cannot be opened for writing ({error}): give a folder of your own with --out.")
+    if kind in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return UserError(f"{path} is in use by another program ({error}): wait for it, or take another folder.")
+    return damaged(path.parent, error)
+
+
+def damaged(folder: Path, reason: object) -> UserError:
+    """The error for a file that is not as it was written."""
+    return UserError(
+        f"{folder / FILE} is damaged or no table of qpaths ({reason}); it is left as it is: take a copy, or another "
+        f"folder."
+    )
+
 
 SCHEMA = 1
 """Version of the tables below; files of another version are refused."""
@@ -244,7 +269,7 @@ class Store:
         try:
             yield
         except sqlite3.Error as error:
-            raise in_words(self.folder / FILE, error) from error
+            raise _in_words(self.folder / FILE, error) from error
 
 
 @contextlib.contextmanager
@@ -266,7 +291,7 @@ def _opened(folder: Path, mode: str) -> Iterator[Store]:
     try:
         connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode={mode}", uri=True, timeout=30)
     except sqlite3.Error as error:
-        raise in_words(path, error) from error
+        raise _in_words(path, error) from error
     with contextlib.closing(connection):
         yield Store(folder, connection)
 

@@ -35,8 +35,8 @@ from qpaths.schedules import FixedSchedule, LinearSchedule
 from qpaths.search import tune
 
 from ..harness.errors import UserError
-from ..harness.experiment import Run, Settings
-from ..harness.settings import check_numbers, check_words
+from ..harness.experiment import Settings, product
+from ..harness.settings import checks
 
 LABELS = {
     "released": "released protocol, linear",
@@ -132,16 +132,6 @@ def inputs(settings: Settings) -> Settings:
     if settings.get("images", "simulated") != "simulated":
         files["images_digest"] = _images_file(settings["images"])
     return {name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for name, file in files.items()}
-
-
-def check(settings: Settings) -> None:
-    """Raise if a name is unknown, a number is too small, or the model cannot be loaded."""
-    check_words(settings, "base", BASES)
-    check_words(settings, "columns", LABELS)
-    check_words(settings, "precision", PRECISIONS)
-    check_numbers(settings, 1, "num_leapfrog", "num_images", "num_pilot_images")
-    check_numbers(settings, 2, "num_distributions", "num_chains")
-    load_model(settings["model"])
 
 
 def problem_of(settings: Settings) -> DecoderProblem:
@@ -264,15 +254,21 @@ def rounded(values: Any) -> list[float]:
     return [round(float(value), 4) for value in np.asarray(values)]
 
 
-def runs_of(settings: Settings, num_seeds: int) -> list[Run]:
-    """All runs of a sweep, the short ones first, so that an unfinished sweep has something of everything."""
-    sweep = {"base", "columns", "q", "num_distributions"}
-    common = {name: value for name, value in settings.items() if name not in sweep}
-    return [
-        Run({**common, "base": base, "column": column, "q": q, "num_distributions": num}, seed)
-        for num in sorted(settings["num_distributions"])
-        for base in settings["base"]
-        for column in settings["columns"]
-        for q in settings["q"]
-        for seed in range(num_seeds)
-    ]
+runs_of = product(
+    num_distributions=lambda settings, run: sorted(settings["num_distributions"]),
+    base="base",
+    column="columns",
+    q="q",
+)
+"""All runs of a sweep, the short ones first, so that an unfinished sweep has something of everything."""
+
+_check = checks(
+    words={"base": BASES, "columns": LABELS, "precision": PRECISIONS},
+    least={"num_leapfrog": 1, "num_images": 1, "num_pilot_images": 1, "num_distributions": 2, "num_chains": 2},
+)
+
+
+def check(settings: Settings) -> None:
+    """Raise if a name is unknown, a number is too small, or the model cannot be loaded."""
+    _check(settings)
+    load_model(settings["model"])

@@ -20,14 +20,8 @@ from scipy.integrate import cumulative_trapezoid
 from qpaths.paths import AbstractPath
 from qpaths.plotting import path_densities
 
-from ..harness.experiment import Claim, Row, Run, Settings
+from ..harness.experiment import Claim, Row
 from ..harness.judging import yes_or_no
-
-
-def runs_by_q(settings: Settings, num_seeds: int, *more: float) -> list[Run]:
-    """One run for each `q` of the settings, and for each further one. Nothing is random, so there is one seed."""
-    common = {name: settings[name] for name in ("num_betas", "num_points")}
-    return [Run({"q": q, **common}, 0) for q in (*settings["q"], *more)]
 
 
 def densities_row(

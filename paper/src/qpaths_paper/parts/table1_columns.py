@@ -172,3 +172,8 @@ COLUMNS = [
     Column("grid_code", "q-path, grid", "q_grid", _grid_as_released, _as_released, "code", ("adaptive",)),
     Column("tuned", "tuned", None, _geometric, _by_tuning),
 ]
+
+
+def column_of(name: str) -> Column:
+    """Return the column of that name."""
+    return next(column for column in COLUMNS if column.name == name)
