@@ -10,6 +10,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from .status import QpathsTypeError
+
 
 def is_concrete(value: Any) -> bool:
     """Whether the numbers in `value` are known now, outside any transformation."""
@@ -36,7 +38,7 @@ def check_not_nan(name: str, value: Any) -> None:
 def check_num(name: str, num: int, smallest: int = 2) -> None:
     """Raise if a number of particles, chains or temperatures is too small, or no integer."""
     if not isinstance(num, numbers.Integral):
-        raise TypeError(f"`{name}` must be an integer, got {num!r}: give one such as {max(smallest, 100)}.")
+        raise QpathsTypeError(f"`{name}` must be an integer, got {num!r}: give one such as {max(smallest, 100)}.")
     if num < smallest:
         raise ValueError(f"`{name}` must be at least {smallest}, got {num}.")
 

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
+from .status import QpathsError, QpathsTypeError
 
 if TYPE_CHECKING:
     Backend: TypeAlias = Literal["jax", "numpy"]
@@ -87,11 +88,11 @@ class Density(eqx.Module):
         gradient: Callable[[Point], Point] | None = None,
     ):
         if not callable(log_prob):
-            raise TypeError(f"`log_prob` must be a function of one point, got {log_prob!r}.")
+            raise QpathsTypeError(f"`log_prob` must be a function of one point, got {log_prob!r}.")
         if sample is not None and not callable(sample):
-            raise TypeError(f"`sample` must be a function of a key, or None, got {sample!r}.")
+            raise QpathsTypeError(f"`sample` must be a function of a key, or None, got {sample!r}.")
         if gradient is not None and not callable(gradient):
-            raise TypeError(f"`gradient` must be a function of a point, or None, got {gradient!r}.")
+            raise QpathsTypeError(f"`gradient` must be a function of a point, or None, got {gradient!r}.")
         check_backend(backend)
         if backend == "jax" and (batched or gradient is not None):
             raise ValueError(
@@ -111,26 +112,24 @@ def called(density: Any, name: str) -> str:
     return getattr(density, "called", None) or f"{name}.log_prob"
 
 
-class PointError(RuntimeError):
-    """What a NumPy function of the user raised, with the name of the function and the point."""
+class PointError(QpathsError, RuntimeError):
+    """Raised for what a NumPy function of the user raised, with the name of the function and the point."""
 
 
 def ask(function: Callable[..., Any], name: str, x: Point, *arguments: Any) -> Any:
     """One number from a NumPy function of one point; what it raises gets its name and the point."""
     try:
         value = function(x, *arguments)
-    except PointError:
+    except QpathsError:  # names what is wrong
         raise
     except Exception as error:
-        if str(error).startswith("`"):  # an error of ours, which names what is wrong
-            raise
         raise PointError(
             f"`{name}` raised {type(error).__name__} at the point {as_text(x)}: {error}. To go on without such points, "
             f"wrap the function: `qpaths.forgiving(function)`."
         ) from error
     if value is None or np.size(value) != 1:
         got = "None" if value is None else f"shape {np.shape(value)}"
-        raise ValueError(
+        raise QpathsError(
             f"`{name}` must return one number for one point, got {got}: sum over the coordinates and the data."
         )
     return value
@@ -170,7 +169,7 @@ class forgiving:  # noqa: N801
 
     def __init__(self, function: Callable[..., Any]):
         if not callable(function):
-            raise TypeError(f"`function` must be a function of one point, got {function!r}.")
+            raise QpathsTypeError(f"`function` must be a function of one point, got {function!r}.")
         self.function = function
         self._home = os.getpid()
         self.reset()
@@ -287,7 +286,7 @@ def as_density(value: Any, name: str) -> DensityLike:
         return Density(value.log_prob, getattr(value, "sample", None)) if is_leaf else value
     if callable(value):
         return Density(value)
-    raise TypeError(
+    raise QpathsTypeError(
         f"`{name}` must be a density (an object with `log_prob`) or a function of one point, got {value!r}: "
         f"wrap it as `qpaths.Density(log_prob, sample=None)`."
     )
@@ -321,7 +320,7 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     """
     if is_numpy(density):
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
-            raise TypeError(
+            raise QpathsTypeError(
                 f"`{name}` is a density with `backend='numpy'`, which JAX cannot trace: call this outside `jax.jit`, "
                 f"`jax.vmap` and `jax.grad`."
             )
@@ -331,7 +330,7 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
         function = name if name.startswith("log_") else called(density, name)
-        raise ValueError(
+        raise QpathsError(
             f"`{function}` must return one number for one point, got shape {value.shape} for a point of shape "
             f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
         )

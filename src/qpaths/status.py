@@ -36,6 +36,17 @@ class Status(enum.IntEnum):
         }[self]
 
 
+class QpathsError(ValueError):
+    """Something that a user gave is wrong; the message names it and says what to do.
+
+    Raised where code that calls the user's functions must tell such an error from one that these functions raise.
+    """
+
+
+class QpathsTypeError(QpathsError, TypeError):
+    """Something that a user gave is of the wrong kind."""
+
+
 class CollapsedError(FloatingPointError):
     """No particle of a run has any weight: the target is -inf at all of them.
 

@@ -205,6 +205,19 @@ def test_evidence_says_that_the_answer_is_wrong():
     assert result.verdict.level == "wrong"
 
 
+@pytest.mark.parametrize("backend", ["numpy", "jax"])
+def test_an_error_of_the_user_is_told_from_one_of_ours_whatever_its_words(backend):
+    def log_likelihood(x):
+        raise ValueError("`rate` of my own check")
+
+    def sample(source):
+        return source.normal(size=2) if backend == "numpy" else jax.random.normal(source, (2,))
+
+    words = {"numpy": "`log_likelihood` raised ValueError at", "jax": "`log_likelihood` does not take a draw"}[backend]
+    with pytest.raises(ValueError, match=f"^{words}.*`rate` of my own check"):
+        _probe(jax.random.key(0), lambda x: -0.5 * (x**2).sum(), sample, log_likelihood, backend)
+
+
 def test_a_likelihood_that_raises_for_some_points():
     """By default an error with the point; if asked, the run goes on without these points and says how many they are."""
 

@@ -8,6 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..status import QpathsError
+
 MOST_COMBINATIONS = 1024
 """Values of discrete variables together in one table of a sum."""
 
@@ -24,7 +26,7 @@ def joint_values(name: str, elements: Any, shape: tuple[int, ...]) -> np.ndarray
     elements = np.asarray(elements).reshape(-1)
     num_values = len(elements) ** math.prod(shape)
     if num_values > MOST_COMBINATIONS:
-        raise ValueError(
+        raise QpathsError(
             f"`{name}` has {num_values:,} values, too many to sum over (at most {MOST_COMBINATIONS:,}): where its "
             f"{math.prod(shape)} numbers are independent, put it and what depends on it into a `numpyro.plate` of a "
             f"NumPyro model, or sum over it yourself (a mixture's `logsumexp`)."
@@ -36,7 +38,7 @@ def joint_values(name: str, elements: Any, shape: tuple[int, ...]) -> np.ndarray
 def check_combinations(sizes: Mapping[str, int]) -> None:
     """Raise where some variables have too many values together."""
     if (num := math.prod(sizes.values())) > MOST_COMBINATIONS:
-        raise ValueError(
+        raise QpathsError(
             f"`{'`, `'.join(sizes)}` have {num:,} values together, too many to sum over (at most "
             f"{MOST_COMBINATIONS:,}): sum over them yourself, for instance one by one."
         )
@@ -64,7 +66,7 @@ def marginalize(terms: Iterable[Term], plates: Mapping[str, frozenset[str]]) -> 
             left = [name for name in term.axes if name in plates]
             outer = frozenset[str]().union(*(plates[name] for name in left))
             if left and outer == inner:
-                raise ValueError(
+                raise QpathsError(
                     f"`{'`, `'.join(left)}` cannot be summed out: they meet in a site of the plates "
                     f"{', '.join(sorted(inner))}, and none of them is in all of these. Sum over them yourself."
                 )

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..status import QpathsTypeError
 from .discrete_sites import DiscreteSites, Trace
 from .distributions import discrete_elements, from_numpyro_distribution
 from .model import Model, Named
@@ -71,7 +72,7 @@ class _Sites:
 
     def __init__(self, numpyro: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
         if not callable(model):
-            raise TypeError(f"`model` must be a NumPyro model, which is a function, got {model!r}.")
+            raise QpathsTypeError(f"`model` must be a NumPyro model, which is a function, got {model!r}.")
         self.handlers, self.model, self.args, self.kwargs = numpyro.handlers, model, args, kwargs
         trace: Trace = {}
         key = jax.random.key(0)

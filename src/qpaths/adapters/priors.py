@@ -13,6 +13,7 @@ import numpy as np
 
 from .._checks import takes_two
 from ..densities import Backend, Density, ask
+from ..status import QpathsError, QpathsTypeError
 from .distributions import Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
 from .model import Model, Named
@@ -46,9 +47,9 @@ def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], dat
     """
     own = Prior(prior)
     if not callable(log_likelihood):
-        raise TypeError(f"`log_likelihood` must be a function of the variables, got {log_likelihood!r}.")
+        raise QpathsTypeError(f"`log_likelihood` must be a function of the variables, got {log_likelihood!r}.")
     if data is not None and not takes_two(log_likelihood):
-        raise TypeError("`log_likelihood` must take the variables and the data, since `data` is given.")
+        raise QpathsTypeError("`log_likelihood` must take the variables and the data, since `data` is given.")
     return Model(
         prior=Density(_Bound(own, "log_prob"), _Bound(own, "sample"), backend=own.backend, batched=own.batched),
         log_likelihood=_Bound(own, "log_likelihood", log_likelihood),
@@ -87,7 +88,7 @@ class Prior:
 
     def __init__(self, parts: Mapping[str, Any]):
         if not isinstance(parts, Mapping) or not parts:
-            raise TypeError(
+            raise QpathsTypeError(
                 f"`prior` must be a dictionary of distributions by name, such as {{'mu': dist.Normal(0, 10)}}, "
                 f"got {parts!r}."
             )
@@ -97,7 +98,7 @@ class Prior:
         numpy_ones = [name for name, part in direct.items() if is_scipy(part)]
         if numpy_ones and len(numpy_ones) < len(direct):
             other = next(name for name in direct if name not in numpy_ones)
-            raise TypeError(
+            raise QpathsTypeError(
                 f"`prior` mixes SciPy (`{numpy_ones[0]}`) with JAX (`{other}`): take all distributions from one side."
             )
         self.backend: Backend = "numpy" if numpy_ones else "jax"
@@ -223,7 +224,7 @@ def _ask(function: Callable[..., Any], named: Named, *data: Any) -> Any:
         return function(named, *data)
     except KeyError as error:
         if error.args and error.args[0] not in named:
-            raise ValueError(
+            raise QpathsError(
                 f"`log_likelihood` asks for {error.args[0]!r}, and the prior has {', '.join(named)}."
             ) from error
         raise

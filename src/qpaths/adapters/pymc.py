@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..status import QpathsTypeError
 from .distributions import refuse_discrete
 from .model import Model, Named
 
@@ -70,7 +71,9 @@ class _Graphs:
         self.pymc = pymc
         self.model = pymc.modelcontext(model)
         if not isinstance(self.model, pymc.Model):
-            raise TypeError(f"`model` must be a PyMC model, got {model!r}: give the object of `with pm.Model() as`.")
+            raise QpathsTypeError(
+                f"`model` must be a PyMC model, got {model!r}: give the object of `with pm.Model() as`."
+            )
         self.free, observed = self.model.free_RVs, self.model.observed_RVs
         self._check(observed)
         self.values = self.model.value_vars

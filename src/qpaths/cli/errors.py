@@ -81,8 +81,7 @@ def _complain_of(error: Exception) -> NoReturn:
     """End with the line and the exit code of an error that a command raised."""
     if hasattr(error, "format_message"):
         _complain_of_usage(error)
-    # Errors of ours about what a user wrote begin with its name in backticks, whatever their type.
-    if isinstance(error, OSError | ValueError | ArithmeticError) or str(error).startswith("`"):
+    if isinstance(error, OSError | ValueError | ArithmeticError | ImportError):
         complain(str(error), code=2)
     complain(f"unexpected {type(error).__name__}: {error} (--debug shows where)", code=1)
 

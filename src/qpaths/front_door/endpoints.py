@@ -32,7 +32,7 @@ from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
 from ..rows import Evaluator, Layout, describe, key_type, layout_of, shape_of
-from ..status import PointFaultError
+from ..status import PointFaultError, QpathsTypeError
 
 _NUM_LOOKED = 128
 """Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""
@@ -63,7 +63,9 @@ def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: d
 def check_alone(path: Any, others: dict[str, Any]) -> None:
     """Raise unless a path is one, and nothing else says what it is."""
     if not isinstance(path, AbstractPath):
-        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
+        raise QpathsTypeError(
+            f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}."
+        )
     given = [name for name, part in others.items() if part is not None and name != "path"]
     if given:
         raise ValueError(f"`path` has its own endpoints, got also {', '.join(given)}: leave that out.")
@@ -111,7 +113,7 @@ def model_path(
             f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
         )
     if data is not None and not takes_two(log_likelihood):
-        raise TypeError(
+        raise QpathsTypeError(
             "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
         )
     prior = Density(log_prior, sample_prior, backend=backend)
@@ -124,7 +126,7 @@ def check_functions(prior: Density, likelihood: Any, data: Any) -> None:
     """Raise, with the name that the user knows it by, where one of the functions does not fit to the others."""
     example = shape_of(prior.sample, jax.ShapeDtypeStruct((), key_type()), "sample_prior", "a key")
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
-        raise TypeError(
+        raise QpathsTypeError(
             f"`sample_prior` must return floating-point numbers, got {describe(example)}. If these are discrete "
             f"values, sum over them in the likelihood, since no continuous move can change them; if not, return "
             f"`x.astype(float)`."

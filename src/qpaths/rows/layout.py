@@ -13,6 +13,7 @@ from ..arrays import namespace
 from ..densities import called, evaluate, is_numpy, sampler_of
 from ..paths.base import AbstractPath
 from ..paths.reversed import Reversed
+from ..status import QpathsError, QpathsTypeError
 from .derived import inner_of
 
 _MOST_LAYOUTS = 8
@@ -87,7 +88,9 @@ def layout_of(path: Any) -> Layout:
     names the function, what it was given, and what it returned.
     """
     if not isinstance(path, AbstractPath):
-        raise TypeError(f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}.")
+        raise QpathsTypeError(
+            f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}."
+        )
     if any_numpy((path,)):
         return _layout_of(path)
     leaves, structure = jax.tree.flatten(path)
@@ -122,7 +125,7 @@ def _layout_of(path: AbstractPath[Any]) -> Layout:
             f"or a tree of arrays, with the coordinates of one draw."
         )
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
-        raise TypeError(
+        raise QpathsTypeError(
             f"`base.sample` must return floating-point numbers, got {describe(example)}: kernels move every "
             f"coordinate continuously; return `x.astype(float)`, and keep what is discrete out of the point."
         )
@@ -145,16 +148,14 @@ def shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
         # A function of its own, because a method that carries traced arrays cannot be a key of jax's caches.
         return jax.eval_shape(lambda x: function(x), argument)
     except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
-        raise TypeError(
+        raise QpathsTypeError(
             f"`{name}` cannot be traced by JAX: it calls NumPy, or needs the numbers themselves. Write it with "
             f"`jax.numpy`, or say `backend='numpy'` to have it called as it is. JAX says: {error}"
         ) from error
-    except ValueError as error:
-        if str(error).startswith("`"):
-            raise
-        raise ValueError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
+    except QpathsError:
+        raise
     except Exception as error:
-        raise ValueError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
+        raise QpathsError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
 
 
 def describe(example: Any) -> str:

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 
 from ..densities import PointError, called, forgiving_in
+from ..status import QpathsError
 from .executors import BATCH, spread_of_call
 from .identity import Identity
 from .layout import Layout
@@ -56,20 +57,22 @@ def numpy_rows(
     values = _numpy_calls(density.log_prob, function, density.batched, layout, positions)
     if values.shape != positions.shape[:1]:
         one = "each of the points of a batch" if density.batched else "one point"
-        raise ValueError(
+        raise QpathsError(
             f"`{function}` must return one number for {one}, got shape {values.shape} for {positions.shape[0]} "
             f"points: sum over the coordinates of a point."
         )
     if not with_slopes:
         return values, None
     if density.gradient is None:
-        raise ValueError(
+        raise QpathsError(
             f"`{name}` is a NumPy density without a gradient, and the kernel needs one: give "
             f"`Density(..., gradient=...)`, or a kernel such as `RandomWalk()`."
         )
     slopes = _numpy_calls(density.gradient, f"{name}.gradient", density.batched, layout, positions, is_point=True)
     if slopes.shape != positions.shape:
-        raise ValueError(f"`{name}.gradient` must return one number for each coordinate, got shape {slopes.shape[1:]}.")
+        raise QpathsError(
+            f"`{name}.gradient` must return one number for each coordinate, got shape {slopes.shape[1:]}."
+        )
     return values, slopes
 
 
@@ -84,11 +87,9 @@ def _numpy_calls(
     def call(points: Any, at: str) -> np.ndarray:
         try:
             value = function(points)
-        except PointError:
+        except QpathsError:  # names what is wrong
             raise
         except Exception as error:
-            if str(error).startswith("`"):  # an error of ours, which names what is wrong
-                raise
             first = jax.tree.map(lambda leaf: leaf[0], points) if batched else points
             raise PointError(
                 f"`{name}` raised {type(error).__name__} at {at} {first}: {error}. To go on without such points, wrap "
@@ -104,7 +105,7 @@ def _numpy_calls(
     values = [call(jax.tree.unflatten(structure, row), "the point") for row in rows]
     if not is_point and any(value.size != 1 for value in values):
         wrong = next(value for value in values if value.size != 1)
-        raise ValueError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")
+        raise QpathsError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")
     return np.array([value if is_point else value.reshape(()) for value in values])
 
 
