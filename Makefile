@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test lint types format docs docs-serve prose package benchmark clean
+.PHONY: demo test test-outside lint types format docs docs-serve prose package benchmark clean
 
 demo: $(VENV)/.demo
 	$(BIN)/qpaths demo
 
 test: $(VENV)/.dev
 	$(BIN)/pytest -n auto --dist loadscope
+
+# What lies outside the packages: the examples of all pages, tutorials, examples, and tools of benchmarks.
+test-outside: $(VENV)/.dev
+	$(BIN)/pytest -n auto --dist load -m outside
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -57,6 +57,7 @@ def test_every_example_has_a_check():
     assert set(CHECKS) == {example.stem for example in EXAMPLES}
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_example_runs(example):
     text = example.read_text()

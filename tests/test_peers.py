@@ -10,6 +10,8 @@ import pytest
 from benchmarks.peers import densities, harness, report, summary
 from benchmarks.suites.public import targets
 
+pytestmark = pytest.mark.outside
+
 
 def _row(peer, problem="funnel", seed=0, effort="default", error=0.1, seconds=10.0, **others):
     found = {"peer": peer, "problem": problem, "seed": seed, "effort": effort, "limit": 60.0, "status": "done"}

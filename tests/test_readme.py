@@ -22,6 +22,7 @@ def _python(code):
 PAGES = ["README.md", *(str(p.relative_to(ROOT)) for p in ROOT.glob("docs/*.md") if p.name != "index.md")]
 
 
+@pytest.mark.outside
 @pytest.mark.parametrize("page", PAGES)
 def test_examples_run(page):
     """The Python blocks of a page, one after the other in one program."""
@@ -48,6 +49,7 @@ def _log_evidence_on_a_grid():
     return np.logaddexp.reduce(log_joint.ravel()) + np.log(cell)
 
 
+@pytest.mark.outside
 def test_the_readme_shows_the_right_answer():
     text = (ROOT / "README.md").read_text()
     exact = float(re.search(r"on a fine grid: (-\d+\.\d+)", text)[1])

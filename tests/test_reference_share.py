@@ -4,6 +4,8 @@ import pytest
 
 from benchmarks.speed import reference_share as share
 
+pytestmark = pytest.mark.outside
+
 
 def test_a_call_within_another_counts_once_and_for_the_outer_one():
     seconds = [0.0]

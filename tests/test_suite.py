@@ -1,8 +1,11 @@
 """What `benchmarks/suites/run.py` counts, and that an interrupted suite goes on."""
 
 import numpy as np
+import pytest
 
 from benchmarks.suites import runner
+
+pytestmark = pytest.mark.outside
 
 
 def row(seed, error, se, verdict="sound", truth_se=0.0):

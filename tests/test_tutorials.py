@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[1]
 SCRIPT = ROOT / "tools" / "make_tutorials.py"
 
 
+@pytest.mark.outside
 def test_tutorials_run_and_pages_are_current():
     pytest.importorskip("pymc")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
