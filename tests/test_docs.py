@@ -179,6 +179,14 @@ def test_the_files_that_contributing_names_are_there_and_hold_what_it_says():
         assert found, f"CONTRIBUTING.md says that {file} holds {name}"
 
 
+def test_the_version_is_the_same_everywhere():
+    version = re.search(r'__version__ = "(.*)"', (SOURCE / "__init__.py").read_text())[1]
+    paper = (ROOT / "paper" / "src" / "qpaths_paper" / "__init__.py").read_text()
+    assert f'__version__ = "{version}"' in paper
+    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
+    assert re.findall(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0] == version
+
+
 def test_the_map_is_current():
     draw = runpy.run_path(str(ROOT / "tools" / "make_map.py"))
     picture = (ROOT / "docs" / "pictures" / "layers.svg").read_text()
