@@ -137,7 +137,10 @@ class PlainDensities(AbstractDensities):
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Evaluator:
-    """What kernels and algorithms see of a path: positions in, numbers out.
+    """Evaluate a path for kernels and algorithms: positions in, numbers out.
+
+    Attributes:
+        path: The path, whose arithmetic on features needs no evaluation.
 
     Positions are flat vectors, the rows of an array (n, d). `layout` translates between them and the user's points.
     There are two kinds of methods:
