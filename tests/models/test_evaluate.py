@@ -263,7 +263,6 @@ def test_a_step_size_for_each_chain_goes_through_chunks(problem, data, key):
     np.testing.assert_allclose(chunked.stats["step_size"], whole.stats["step_size"], rtol=1e-6)
     numbers = jnp.arange(5.0)
     traced = in_blocks(
-        False,
         2,
         lambda particles, rows, params: particles.position * params[:, None],
         Particles(jnp.ones((5, 3)), None, None),

@@ -13,7 +13,7 @@ from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
 from qpaths.recipe import Recipe
-from qpaths.rows import Pieces, evaluator_of, halving, host
+from qpaths.rows import AtMost, evaluator_of, host
 from qpaths.rows.traced import of_rows
 from qpaths.search import chain_measure
 
@@ -71,7 +71,7 @@ def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
     params = LeapfrogParams(np.ones((2, 2)), np.full(2, 0.3))
     kernel = FrozenKernel(qp.HMC(1, 2, preconditioner="diagonal"), np.array([0.0, 1.0]), params)
     recipe = Recipe(chain_measure.PathOf(path_of, 0.0), qp.LinearSchedule(4), kernel)
-    problems = chain_measure.Problems(jnp.linspace(0, 1, 6), None, 4, Pieces(6, "problems"))
+    problems = chain_measure.Problems(jnp.linspace(0, 1, 6), None, 4, AtMost(6, "problems"))
     candidate = chain_measure.Candidate(recipe)
     whole = chain_measure.measure(problems, candidate, TracedStream(key))
     run = chain_measure._measure_part
@@ -86,7 +86,7 @@ def test_the_pilots_of_chains_go_on_with_fewer_problems(key, monkeypatch):
         parts = chain_measure.measure(problems, candidate, TracedStream(key))
     for one, other in zip(whole, parts, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-9) if one is not None else None
-    assert problems.pieces.size == 3
+    assert problems.at_once.rows == 3
 
 
 def _log_prob(center, x):
@@ -137,14 +137,14 @@ def test_what_does_not_fit_at_all_says_what_to_do():
         raise _full()
 
     with pytest.warns(UserWarning, match=WORDS), pytest.raises(jax.errors.JaxRuntimeError) as error:
-        halving(run, 2, "particles")
+        AtMost(2, "particles").run(run)
     assert "no memory even for 1 of the particles at a time" in error.value.__notes__[0]
 
     def broken(size):
         raise jax.errors.JaxRuntimeError("INTERNAL: something else")
 
     with pytest.raises(jax.errors.JaxRuntimeError, match="something else"):
-        halving(broken, 2, "particles")
+        AtMost(2, "particles").run(broken)
 
 
 def test_points_of_a_heavy_density_are_evaluated_a_few_at_once(monkeypatch):

@@ -8,8 +8,9 @@ import jax
 import numpy as np
 
 from .._types import Point
-from ..arrays import stack
+from ..arrays import stack, to_host
 from ..densities import Density
+from ..rows import AtMost, in_pieces
 
 _CHUNK = 4096
 """Draws that are transformed at once."""
@@ -92,9 +93,7 @@ class Model:
         if self.prior.backend == "numpy":
             return stack([jax.tree.map(np.asarray, function(point)) for point in _rows(points)])
         program = jax.jit(jax.vmap(function))
-        num = len(jax.tree.leaves(points)[0])
-        chunks = [jax.tree.map(lambda leaf: leaf[i : i + _CHUNK], points) for i in range(0, num, _CHUNK)]  # noqa: B023
-        return jax.tree.map(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *map(program, chunks))
+        return in_pieces(lambda part: to_host(program(part)), points, AtMost(_CHUNK, "draws"))
 
 
 def _rows(points: Any) -> Iterator[Any]:

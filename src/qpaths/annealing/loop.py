@@ -24,7 +24,7 @@ from ..next_beta import next_beta
 from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
-from ..rows import BLOCK, Evaluator, halving, rows_at_once
+from ..rows import BLOCK, AtMost, Evaluator, rows_at_once
 from ..schedules import step_length
 from .population import Population, State
 
@@ -140,7 +140,7 @@ class Annealing(Module):
             smaller = dataclasses.replace(self, population=population)
             return smaller, work(smaller)
 
-        return halving(run, size, "particles")[0]
+        return AtMost(size, "particles").run(run)
 
     def _default_chunk(self, num: int) -> int:
         """How many particles are moved at once where nothing is asked for."""

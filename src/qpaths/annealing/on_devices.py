@@ -15,7 +15,7 @@ from .._types import Rows
 from ..arrays import TracedRows, TracedStream
 from ..kernels import AbstractKernel
 from ..kernels.base import Info
-from ..rows import Evaluator, Particles, Spread, by_rows, evaluator_of, gathered, portable
+from ..rows import Evaluator, OnDevices, Particles, Spread, evaluator_of, gathered, in_pieces, portable
 
 
 def evaluated(
@@ -28,7 +28,7 @@ def evaluated(
     """Particles at the given positions, which every process has, with all that the kernel needs of them."""
     rows = Spread.of(positions, devices, jax.dtypes.canonicalize_dtype(evaluator.layout.dtype))
     work, shared = _Evaluate(kernel.with_slopes), portable(evaluator.path, rows.dtype)
-    return _on_both(by_rows(work, shared, rows.array, devices, chunk_size))
+    return _on_both(in_pieces(work, rows.array, chunk_size, OnDevices(devices, shared)))
 
 
 def moved(
@@ -60,7 +60,7 @@ def moved(
         params, own = None, jax.tree.map(lambda leaf: Spread.of(leaf, devices).array, params)
     shared = portable((evaluator.path, kernel), dtype), cast(beta), stream.key_data(), params
     work = _Move(chain_length)
-    found, info = by_rows(work, shared, (rows._replace(features=features), own), devices, chunk_size)
+    found, info = in_pieces(work, (rows._replace(features=features), own), chunk_size, OnDevices(devices, shared))
     acceptance, accepted, invalid = gathered(info[:3])
     return _on_both(found), Info(acceptance, accepted, invalid, Spread(info.proposal))
 

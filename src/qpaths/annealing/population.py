@@ -17,7 +17,7 @@ from ..kernels.base import Cloud, grouped
 from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
-from ..rows import DerivedDensity, Evaluator, Particles, in_blocks, in_chunks, taken
+from ..rows import COMPILED, DerivedDensity, Evaluator, Particles, in_blocks, in_pieces, taken
 from ..standard_errors import Lag, dominance
 from . import on_devices
 
@@ -158,10 +158,9 @@ class Population(Module):
         if self.devices is not None:
             return on_devices.evaluated(evaluator, kernel, positions, self.devices, self.chunk_size)
         evaluate = functools.partial(evaluator.particles, with_slopes=kernel.with_slopes)
-        num, size = positions.shape[0], self.chunk_size
-        if evaluator.xp is np or size is None or size >= num:
+        if evaluator.xp is np:
             return evaluate(positions)
-        return in_chunks(evaluate, positions, size)
+        return in_pieces(evaluate, positions, self.chunk_size, COMPILED)
 
     @quiet()
     def reweight(self, state: State, new_beta: Scalar, increments: Vector) -> State:
@@ -264,9 +263,7 @@ class Population(Module):
                 evaluator, kernel, state.beta, state.particles, stream, params, self.chain_length, self.chunk_size
             )
         else:
-            particles, info = in_blocks(
-                evaluator.xp is np, self.chunk_size, move_by, state.particles, stream.rows(num), params
-            )
+            particles, info = in_blocks(self.chunk_size, move_by, state.particles, stream.rows(num), params)
         state = state._replace(
             particles=particles,
             params=kernel.moved(params, info),

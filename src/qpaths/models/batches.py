@@ -8,21 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..progress import Clock, Show, display
-from ..rows import Spread, by_rows, gathered, halving
+from ..progress import Clock, display
+from ..rows import AtMost, OnDevices, Spread, gathered, in_pieces, num_of
 from .bounds import DecoderBounds
 
 _CELLS = 16
 """Batches on several devices are at most this share of all, so that the numbers do not depend on how many there are."""
-
-
-def num_of(tree: Any) -> int:
-    return int(jax.tree.leaves(tree)[0].shape[0])
-
-
-def rows_of(num: int, start: int, size: int) -> np.ndarray:
-    """A slice that is filled up with the last row, so that the last one has the shape that is compiled already."""
-    return np.minimum(np.arange(start, start + size), num - 1)
 
 
 def size_of(num: int, batch_size: int | None) -> int:
@@ -34,8 +25,7 @@ def size_of(num: int, batch_size: int | None) -> int:
 
 def in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
     """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
-    with display(progress) as show:
-        return _joined(run, arrays, size_of(num_of(arrays), batch_size), 1, show)
+    return _shown(run, arrays, AtMost(size_of(num_of(arrays), batch_size), "observations"), progress)
 
 
 def on_devices(
@@ -60,11 +50,10 @@ def on_devices(
     def run(*arrays: Any) -> Any:
         height = num_of(arrays) // len(own)
         rows = jax.tree.map(lambda leaf: Spread.of(leaf, own).array, arrays)
-        return gathered(by_rows(work, shared, rows, own, height, cells=len(own)))
+        return gathered(in_pieces(work, rows, height, OnDevices(own, shared, cells=len(own))))
 
     part = jax.tree.map(lambda leaf: np.asarray(leaf)[first:last], arrays)
-    with display(progress) as show:
-        return _from_all_processes(_joined(run, part, size, len(own), show))
+    return _from_all_processes(_shown(run, part, AtMost(size, "observations", times=len(own)), progress))
 
 
 def _shares(num_batches: int, devices: tuple[Any, ...]) -> list[int]:
@@ -90,31 +79,24 @@ def _from_all_processes(tree: Any) -> Any:
     return jax.tree.map(join, tree)
 
 
-def _joined(run: Callable[..., Any], arrays: Any, size: int, num_devices: int, show: Show) -> Any:
-    """Batches of `size` on each device."""
-    num, clock = num_of(arrays), Clock()
-    done: list[Any] = []
-    start = 0
-    while start < num:
+def _shown(run: Callable[..., Any], arrays: Any, at_once: AtMost, progress: bool) -> Any:
+    """`run(*arrays)` in batches, with a line that says how far it is."""
+    clock = Clock()
+    with display(progress) as show:
 
-        def batch(size: int) -> Any:
-            rows = rows_of(num, start, size * num_devices)  # noqa: B023
-            return run(*jax.tree.map(lambda leaf: leaf[rows], arrays))
+        def observe(parts: list[Any], num_done: int, num: int) -> None:
+            left = clock.seconds_left((num - num_done) / (at_once.rows * at_once.times))
+            show(_line(parts, num_done, num, left), num_done / num)
 
-        part, size = halving(batch, size, "observations")
-        done.append(jax.tree.map(lambda leaf: leaf[: num - start], part))  # noqa: B023
-        start += size * num_devices
-        left = clock.seconds_left(max(num - start, 0) / (size * num_devices))
-        show(_line(done, min(start, num), num, left), min(start, num) / num)
-    return jax.tree.map(lambda *parts: jnp.concatenate(parts), *done)
+        return in_pieces(lambda part: run(*part), arrays, at_once, is_filled=True, observe=observe)
 
 
 def _line(done: list[Any], num_done: int, num: int, seconds_left: float | None) -> str:
     """How far a run is, in a few words."""
     line = f"{num_done} of {num} observations"
     if isinstance(done[0], DecoderBounds):
-        parts = {"lower": jnp.concatenate([part.lower for part in done])}
+        parts = {"lower": jnp.concatenate([part.lower for part in done])[:num_done]}
         if done[0].reverse.shape[1]:
-            parts["upper"] = jnp.concatenate([part.upper for part in done])
+            parts["upper"] = jnp.concatenate([part.upper for part in done])[:num_done]
         line += "".join(f", {name} {float(jnp.mean(values)):.3f}" for name, values in parts.items())
     return line if seconds_left is None else f"{line}, {datetime.timedelta(seconds=round(seconds_left))} left"

@@ -12,8 +12,8 @@ from jax import Array
 from .._types import Point, PRNGKey
 from ..algorithms import AIS, BDMC
 from ..paths import AbstractPath
-from ..rows import Devices, as_devices, layout_of, portable, ran_out
-from .batches import in_batches, num_of, on_devices, rows_of, size_of
+from ..rows import Devices, as_devices, layout_of, num_of, piece_of, portable, ran_out
+from .batches import in_batches, on_devices, size_of
 from .bounds import DecoderBounds
 from .chains import Chains
 from .networks import check_rows
@@ -252,10 +252,9 @@ def _keys(key: PRNGKey, num: int) -> Array:
 
 
 def _compile(run: Callable[..., Any], arrays: Any, batch_size: int | None) -> None:
-    num = num_of(arrays)
-    rows = rows_of(num, 0, size_of(num, batch_size))
+    first = piece_of(arrays, 0, size_of(num_of(arrays), batch_size))
     try:
-        jax.block_until_ready(run(*jax.tree.map(lambda leaf: leaf[rows], arrays)))
+        jax.block_until_ready(run(*first))
     except jax.errors.JaxRuntimeError as error:
         if not ran_out(error):  # for which `in_batches` knows an answer
             raise

@@ -19,7 +19,7 @@ from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
 from ..checkpoints import check_settings, describe_all, filled
 from ..progress import Clock, display
-from ..rows import Pieces, halving
+from ..rows import AtMost
 from ..schedules import LogUniformSchedule
 from .networks import check_rows
 from .omniglot import binarize, check_images
@@ -151,11 +151,11 @@ def train_vae(
     if checkpoint is not None and Path(checkpoint).exists():
         state, history = _resume(checkpoint, described, state)
 
-    on_device, clock, pieces = jnp.asarray(pixels), Clock(), Pieces(settings.batch_size, "images of a batch")
+    on_device, clock, at_once = jnp.asarray(pixels), Clock(), AtMost(settings.batch_size, "images of a batch")
     with display(progress) as show:
         try:
             while len(history) < settings.num_epochs:
-                new_state, mean = pieces.run(lambda size: _epoch(state, on_device, key, settings, size))  # noqa: B023
+                new_state, mean = at_once.run(lambda size: _epoch(state, on_device, key, settings, size))  # noqa: B023
                 _check(float(mean), len(history), settings)
                 state = new_state
                 history.append(float(mean))
@@ -244,7 +244,8 @@ def importance_bounds(
         (3,)
     """
     check_rows(model.decoder, x)
-    return halving(lambda size: _importance_bounds(model, x, key, num_samples, size), batch_size, "images")[0]
+    at_once = AtMost(batch_size, "images")
+    return at_once.run(lambda size: _importance_bounds(model, x, key, num_samples, size))
 
 
 @eqx.filter_jit

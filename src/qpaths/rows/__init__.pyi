@@ -1,9 +1,9 @@
 from .derived import DerivedDensity as DerivedDensity
 from .derived import inner_of as inner_of
 from .devices import Devices as Devices
+from .devices import OnDevices as OnDevices
 from .devices import Spread as Spread
 from .devices import as_devices as as_devices
-from .devices import by_rows as by_rows
 from .devices import check_shares as check_shares
 from .devices import gathered as gathered
 from .devices import on_host as on_host
@@ -25,10 +25,12 @@ from .layout import key_type as key_type
 from .layout import layout_of as layout_of
 from .layout import shape_of as shape_of
 from .pieces import BLOCK as BLOCK
-from .pieces import Pieces as Pieces
-from .pieces import halving as halving
+from .pieces import COMPILED as COMPILED
+from .pieces import AtMost as AtMost
 from .pieces import in_blocks as in_blocks
-from .pieces import in_chunks as in_chunks
+from .pieces import in_pieces as in_pieces
+from .pieces import num_of as num_of
+from .pieces import piece_of as piece_of
 from .pieces import ran_out as ran_out
 from .traced import TracedDensities as TracedDensities
 from .workers import LostWorkersError as LostWorkersError

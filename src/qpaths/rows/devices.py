@@ -11,14 +11,14 @@ import functools
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .pieces import in_chunks
+from .pieces import COMPILED, in_pieces, num_of
 
 Devices: TypeAlias = int | Sequence[Any] | None
 """How many devices, the devices themselves (`jax.devices()`), or None."""
@@ -133,29 +133,24 @@ def _num_cells(num: int, devices: tuple[Any, ...]) -> int:
     return math.lcm(math.gcd(num, _CELLS), len(devices))
 
 
-def by_rows(
-    work: Callable[..., Any],
-    shared: Any,
-    rows: Any,
-    devices: tuple[Any, ...],
-    chunk_size: int | None = None,
-    cells: int | None = None,
-) -> Any:
-    """`work(shared, numbers, before, rows)` for pieces of the rows on their devices; rows again, on the same devices.
+class OnDevices(NamedTuple):
+    """Devices on which rows lie and are worked on: `work(shared, numbers, before, rows)` gives rows on the same ones.
 
-    Args:
-        work: A function that JAX can trace, hashable, equal to the one of the last call where it does the same. It
-            gets the numbers of the rows, and the share of all rows that lies before the cell, so that it can tell
-            groups of rows apart. It may return several rows for each.
-        shared: Arrays that every device needs, NumPy's.
-        rows: Arrays on the devices.
-        devices: The devices.
-        chunk_size: The most rows of a piece.
-        cells: How many cells there are, a multiple of the number of devices, where it should not follow from the number
-            of rows.
+    The work is a function that JAX can trace, hashable, equal to the one of the last call where it does the same. It
+    gets the numbers of the rows, and the share of all rows that lies before the cell, so that it can tell groups of
+    rows apart. It may return several rows for each.
     """
-    size = chunk_size or rows_at_once(jax.tree.leaves(rows)[0].shape[0], devices)
-    return _join(_in_cells(work, shared, rows, devices, cells, size), devices)
+
+    devices: tuple[Any, ...]
+    shared: Any
+    """Arrays that every device needs, NumPy's."""
+    cells: int | None = None
+    """How many cells there are, a multiple of the number of devices, where it should not follow from the number of
+    rows."""
+
+    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+        size = size or rows_at_once(num_of(rows), self.devices)
+        return _join(_in_cells(work, self.shared, rows, self.devices, self.cells, size), self.devices)
 
 
 def total(work: Callable[..., Any], shared: Any, rows: Any, devices: tuple[Any, ...]) -> Any:
@@ -171,7 +166,7 @@ def _in_cells(
     work: Any, shared: Any, rows: Any, devices: tuple[Any, ...], cells: int | None, size: int | None
 ) -> list[Any]:
     """What `work` returns for the first cells of all devices, for the second ones, and so on."""
-    num = jax.tree.leaves(rows)[0].shape[0]
+    num = num_of(rows)
     cells = cells or _num_cells(num, devices)
     own, height = cells // len(devices), num // cells
     pieces = [_on_device(piece) for piece in (_cut(rows, devices=devices, own=own) if own > 1 else [rows])]
@@ -193,8 +188,8 @@ def _piece(shared: Any, here: Any, rows: Any, *, work: Any, size: int | None) ->
     if size is None:
         return jax.tree.map(lambda leaf: leaf[None], work(shared, rows))
     first, before = here
-    numbers = first + jnp.arange(jax.tree.leaves(rows)[0].shape[0])
-    return in_chunks(lambda part: work(shared, part[0], before, part[1]), (numbers, rows), size)
+    numbers = first + jnp.arange(num_of(rows))
+    return in_pieces(lambda part: work(shared, part[0], before, part[1]), (numbers, rows), size, COMPILED)
 
 
 def _on_device(tree: Any) -> dict[Any, Any]:

@@ -84,15 +84,13 @@ class Spread:
             self.models[key] = Model(make())
         return self.models[key]
 
-    def cut(self, model: Model, rows: np.ndarray) -> list[np.ndarray]:
-        """Rows in chunks of the right size for the workers; single rows where their cost is not known."""
-        num = len(rows)
+    def rows_at_once(self, model: Model, num: int) -> int:
+        """Rows of a task, of the right size for the workers; single rows where their cost is not known."""
         if 0 < model.seconds_each * num <= _WORTH:
-            return [rows]
+            return num
         num_workers = self.workers.num
         share = num if num_workers is None else math.ceil(num * self.num_together / max(num_workers, 1))
-        size = 1 if model.seconds_each == 0 else min(max(1, int(_TASK / model.seconds_each)), share)
-        return [rows[start : start + size] for start in range(0, num, size)]
+        return 1 if model.seconds_each == 0 else min(max(1, int(_TASK / model.seconds_each)), share)
 
     def each(self, model: Model, chunks: Sequence[np.ndarray]) -> list[Any]:
         """The function of a model at each chunk, in order: here while that is cheap, over the workers otherwise."""

@@ -20,7 +20,7 @@ from .executors import spread_of_call
 from .identity import Identity
 from .layout import Layout, traced_layout
 from .numpy_density import check_draws, numpy_row, spread_rows
-from .pieces import Pieces, in_chunks
+from .pieces import COMPILED, AtMost, in_pieces
 from .traced import draws, of_rows
 
 CHUNKS = (2048, 128)
@@ -74,14 +74,15 @@ class HostDensities(PlainDensities):
         identity = Identity(tuple(densities.values()), *densities, with_slopes)
         if identity not in self._programs:
             self._programs[identity] = _Program(densities, self.layout, with_slopes)
-        program, chunks, spread = self._programs[identity], _padded(positions, self.layout.dtype), spread_of_call()
+        program, rows, spread = self._programs[identity], positions.astype(self.layout.dtype), spread_of_call()
 
         def run(part: int) -> list[Any]:
-            rows = program.on(part)
+            cut: Any = functools.partial(in_pieces, is_filled=True, join=_as_doubles)
+            of_chunk, chunks = program.on(part), _chunks(len(rows))
             if spread is None:
-                return _joined([rows.begin(chunk) for chunk in chunks], len(positions))
+                return cut(of_chunk.begin, rows, chunks)
             key = identity, self.layout, part, is_double()
-            return _joined(spread.each(spread.model(key, lambda: rows), chunks), len(positions))
+            return cut(spread.model(key, lambda: of_chunk), rows, chunks, spread.each)
 
         return program.at_once.run(run)
 
@@ -105,8 +106,11 @@ class HostDensities(PlainDensities):
         else:
             leaves, structure = jax.tree.flatten(density)
             program, data = _draw_program(structure, self.layout), stream.key_data()
-            parts = [program(leaves, data, np.arange(start, start + size)) for start, size in _chunks(num)]
-            positions = np.concatenate([np.asarray(part, float) for part in parts])[:num]
+
+            def begin(numbers: np.ndarray) -> Any:
+                return program(leaves, data, numbers)
+
+            positions = in_pieces(begin, np.arange(num), _chunks(num), is_filled=True, join=_as_doubles)
         check_draws(positions, self.layout)
         return _in_range(positions)
 
@@ -129,9 +133,9 @@ def _in_range(positions: Rows) -> Rows:
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _rows_at_once(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> Pieces:
+def _rows_at_once(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> AtMost:
     """How many rows the programs of some densities work on at once, as far as is known."""
-    return Pieces(_PART, "points")
+    return AtMost(_PART, "points")
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
@@ -149,7 +153,7 @@ def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_
             return [of_rows(d, name, layout, rows, with_slopes) for name, d in zip(names, densities, strict=True)]
 
         in_parts = part < _PART or jax.default_backend() == "cpu"
-        return in_chunks(of_part, positions, part) if in_parts else of_part(positions)
+        return in_pieces(of_part, positions, part if in_parts else None, COMPILED)
 
     return values
 
@@ -189,33 +193,18 @@ def clear_cache() -> None:
         cache.cache_clear()
 
 
-def _chunks(num: int) -> Iterator[tuple[int, int]]:
-    """First row and size of chunks that cover `num` rows, the last one perhaps with room to spare."""
+def _chunks(num: int) -> Iterator[int]:
+    """Sizes of chunks that cover `num` rows, the last one perhaps with room to spare."""
     start, (large, small) = 0, CHUNKS
     while start < num:
         size = large if num > 2 * large and num - start >= 0.75 * large else small
-        yield start, size
+        yield size
         start += size
 
 
-def _padded(positions: np.ndarray, dtype: Any) -> list[np.ndarray]:
-    """All rows in chunks, the last one filled up with copies of its first row."""
-    chunks = []
-    for start, size in _chunks(positions.shape[0]):
-        rows = positions[start : start + size].astype(dtype)
-        if rows.shape[0] < size:
-            rows = np.concatenate([rows, np.broadcast_to(rows[:1], (size - rows.shape[0], rows.shape[1]))])
-        chunks.append(rows)
-    return chunks
-
-
-def _joined(parts: list[Any], num: int) -> list[tuple[Any, Any]]:
-    """What was found in chunks, as arrays of all rows."""
-
-    def join(*chunks: Any) -> np.ndarray:
-        return np.concatenate([np.asarray(chunk, float) for chunk in chunks])[:num]
-
-    return jax.tree.map(join, *parts)
+def _as_doubles(parts: list[Any]) -> Any:
+    """What was found in chunks, as arrays of all rows with 64 bits."""
+    return jax.tree.map(lambda *chunks: np.concatenate([np.asarray(chunk, float) for chunk in chunks]), *parts)
 
 
 class _Program:

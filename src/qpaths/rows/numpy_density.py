@@ -10,6 +10,7 @@ from ..status import QpathsError
 from .executors import BATCH, spread_of_call
 from .identity import Identity
 from .layout import Layout
+from .pieces import in_pieces, joined
 
 
 def spread_rows(
@@ -21,15 +22,15 @@ def spread_rows(
         return numpy_rows(density, name, layout, positions, with_slopes)
     function = _NumpyRows(density, name, layout, with_slopes)
     model = spread.model(Identity((density,), name, layout, with_slopes), lambda: function)
-    if density.batched:
-        chunks = [positions[start : start + BATCH] for start in range(0, len(positions), BATCH)]
-    else:
-        chunks = spread.cut(model, positions)
-    values, slopes, errors = zip(*spread.each(model, chunks), strict=True)
-    for found in errors:
-        for excused, taken in zip(forgiving_in(density), found, strict=True):
-            excused.add(*taken)
-    return np.concatenate(values), np.concatenate(slopes) if with_slopes else None
+
+    def join(parts: list[Any]) -> tuple[np.ndarray, Any]:
+        for *_, errors in parts:
+            for excused, taken in zip(forgiving_in(density), errors, strict=True):
+                excused.add(*taken)
+        return joined([part[:2] for part in parts])
+
+    size = BATCH if density.batched else spread.rows_at_once(model, len(positions))
+    return in_pieces(model, positions, size, spread.each, join=join)
 
 
 class _NumpyRows(NamedTuple):

@@ -1,146 +1,208 @@
 """Work on many rows in pieces, so that memory stays bounded; a piece for which there is no memory is made in halves."""
 
+import itertools
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import TracedRows
+from ..arrays import HostRows, namespace
 
 Found = TypeVar("Found")
+Each = Callable[[Any, list[Any]], list[Any]]
+"""Returns what some work gives for each of some pieces, in order."""
 
 BLOCK = 2**16
 """Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
 
 
-def in_chunks(function: Any, arrays: Any, size: int) -> Any:
-    """`function(arrays)` for chunks of rows, one after the other in a compiled loop.
+@runtime_checkable
+class Place(Protocol):
+    """Where pieces are cut, worked on and joined."""
 
-    Memory then follows the size of a chunk. Rows that do not fill a chunk are a smaller chunk at the end.
-    """
-    num = jax.tree.leaves(arrays)[0].shape[0]
-    if size >= num:
-        return function(arrays)
-    full = num // size
-    chunks = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), arrays)
-    results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(function, chunks))
-    if num == full * size:
-        return results
-    rest = function(jax.tree.map(lambda leaf: leaf[full * size :], arrays))
-    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)
+    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any: ...
 
 
-def in_blocks(on_host: bool, chunk_size: int | None, function: Any, particles: Any, rows: Any, params: Any) -> Any:
-    """`function(particles, rows, params)` for blocks of particles of one group, joined.
+class AtMost:
+    """How many rows are worked on at once. What did not fit once is not tried again.
 
     Args:
-        on_host: Whether the blocks run in Python, or in a compiled loop.
-        chunk_size: The most particles of a block; None for all at once, or 65,536 on the host.
-        function: Moves particles with their random numbers and the parameters of their group.
-        particles: All particles; groups have equal size and follow each other.
-        rows: Random numbers of the rows, which do not depend on the blocks.
-        params: Parameters with a leading axis of groups.
-
-    A block never spans two groups, since a group has its own parameters.
+        rows: The number to begin with; halved where memory runs out.
+        what: What is counted, for the warning.
+        times: A piece has as many times this number of rows.
     """
-    num = particles.position.shape[0]
-    size = chunk_size or (BLOCK if on_host else num)
-    if size >= num:
-        return function(particles, rows, params)
-    groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
-    if groups == num:  # every particle has its own
-        per_group, params_at = num, lambda start, end: _part(params, start, end)
-    else:
-        per_group, params_at = (
-            num // groups,
-            lambda start, end: _part(params, start // per_group, start // per_group + 1),
-        )
-    if on_host:
-        parts = []
-        for first in range(0, num, per_group):
-            for start in range(first, first + per_group, size):
-                end = min(start + size, first + per_group)
-                parts.append(function(_part(particles, start, end), rows, params_at(start, end)))
-        return _joined(parts)
 
-    def of_group(number: Any, arrays: Any) -> Any:
-        own = jax.tree.map(lambda leaf: leaf[number][None], params)
-        return in_chunks(lambda part: function(part[0], TracedRows(part[1]), own), arrays, size)
+    def __init__(self, rows: int, what: str, times: int = 1):
+        self.rows, self.what, self.times = rows, what, times
 
-    arrays = particles, rows.keys
-    if groups == num:
-        return in_chunks(lambda part: function(part[0], TracedRows(part[1]), part[2]), (*arrays, params), size)
-    if groups == 1:
-        return of_group(0, arrays)
-    arrays = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), arrays)
-    results = jax.lax.map(lambda inputs: of_group(*inputs), (jnp.arange(groups), arrays))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
+    def run(self, work: Callable[[int], Found]) -> Found:
+        """Return `work(rows)`. It is called again where memory runs out, so it must leave nothing behind."""
+        while True:
+            try:
+                return jax.block_until_ready(work(self.rows))
+            except (jax.errors.JaxRuntimeError, MemoryError) as error:
+                if not ran_out(error):
+                    raise
+                if self.rows == 1:
+                    error.add_note(
+                        f"qpaths: there is no memory even for 1 of the {self.what} at a time. End other programs that "
+                        f"use the memory, take fewer {self.what} in all, or a smaller model. On a GPU, JAX takes most "
+                        f"of the memory of the device at the start: see XLA_PYTHON_CLIENT_MEM_FRACTION in JAX's "
+                        f"documentation."
+                    )
+                    raise
+            # Outside of the `except`, since the error holds on to the memory of the failed call.
+            self.rows = (self.rows + 1) // 2
+            words = f"there is no memory for that many {self.what} at once: {self.rows} from now on"
+            warnings.warn(words, stacklevel=3)
 
 
-def _joined(parts: list[Any]) -> Any:
-    """Trees of arrays joined row by row; each array is let go once it has been copied."""
+def here(work: Callable[[Any], Any], pieces: list[Any]) -> list[Any]:
+    """One piece after the other, in Python."""
+    return [work(piece) for piece in pieces]
+
+
+def joined(parts: list[Any]) -> Any:
+    """Return trees of arrays joined row by row; each array is let go once it has been copied."""
+    if len(parts) == 1:
+        return parts[0]
     structure = jax.tree.structure(parts[0])
     columns = [list(column) for column in zip(*map(jax.tree.leaves, parts), strict=True)]
     parts.clear()
     leaves = []
     for column in columns:
-        leaves.append(np.concatenate(column))
+        leaves.append(namespace(column).concatenate(column))
         column.clear()
     return jax.tree.unflatten(structure, leaves)
 
 
-def _part(tree: Any, start: int, end: int) -> Any:
-    """Rows `start` to `end` of every array."""
-    return jax.tree.map(lambda leaf: leaf[start:end], tree)
+def in_pieces(
+    work: Any,
+    rows: Any,
+    size: int | Iterable[int] | AtMost | None,
+    where: Each | Place = here,
+    *,
+    is_filled: bool = False,
+    join: Callable[[list[Any]], Any] = joined,
+    observe: Callable[[list[Any], int, int], None] | None = None,
+) -> Any:
+    """Return `work(piece)` for pieces of some rows, joined in their order.
+
+    Args:
+        work: Takes a piece, which has the structure of `rows`; as a rule it returns arrays with as many rows.
+        rows: Arrays, or a tree of them, with equally many rows.
+        size: The most rows of a piece, or the sizes of all pieces. `AtMost` makes a piece in halves for which there is
+            no memory; then `where` is here.
+        where: Python (`here`), a loop of a compiled program (`COMPILED`), devices (`OnDevices`), or workers
+            (`Spread.each`).
+        is_filled: Whether the last piece is filled up with the last row, so that all have a shape that is compiled
+            already. What comes of these rows is left out again.
+        join: Makes one of what came of all pieces.
+        observe: Called with these, the number of rows done, and that of all.
+    """
+    if isinstance(where, Place):
+        assert size is None or isinstance(size, int)
+        return where.run(work, rows, size)
+    num = num_of(rows)
+    if isinstance(size, AtMost):
+        found, done = [], 0
+        while done < num:
+            found.append(size.run(lambda most: work(piece_of(rows, done, most * size.times, is_filled))))  # noqa: B023
+            done += size.rows * size.times
+            if observe is not None:
+                observe(found, min(done, num), num)
+    else:
+        sizes = itertools.repeat(size or num) if size is None or isinstance(size, int) else size
+        pieces, done = [], 0
+        for rows_of_piece in sizes:
+            if done >= num:
+                break
+            pieces.append(piece_of(rows, done, rows_of_piece, is_filled))
+            done += rows_of_piece
+        found = where(work, pieces)
+    result = join(found)
+    return jax.tree.map(lambda leaf: leaf[:num], result) if is_filled and done > num else result
+
+
+def piece_of(rows: Any, start: int, size: int, is_filled: bool = False) -> Any:
+    """Return the rows from `start` on, filled up with the last one where they are fewer than `size`."""
+    num = num_of(rows)
+    index = np.minimum(np.arange(start, start + size), num - 1) if is_filled and start + size > num else None
+    return jax.tree.map(lambda leaf: leaf[start : start + size] if index is None else leaf[index], rows)
+
+
+def num_of(rows: Any) -> int:
+    """Return how many rows the arrays of a tree have."""
+    return int(jax.tree.leaves(rows)[0].shape[0])
+
+
+class _Compiled:
+    """A loop of a compiled program. Rows that do not fill a piece are a smaller one at the end."""
+
+    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+        num = num_of(rows)
+        if size is None or size >= num:
+            return work(rows)
+        full = num // size
+        pieces = jax.tree.map(lambda leaf: leaf[: full * size].reshape(full, size, *leaf.shape[1:]), rows)
+        results = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), jax.lax.map(work, pieces))
+        if num == full * size:
+            return results
+        rest = work(jax.tree.map(lambda leaf: leaf[full * size :], rows))
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), results, rest)
+
+
+COMPILED = _Compiled()
+
+
+def in_blocks(size: int | None, function: Any, particles: Any, rows: Any, params: Any) -> Any:
+    """Return `function(particles, rows, params)` for blocks of particles of one group, joined.
+
+    Args:
+        size: The most particles of a block; None for all at once, or 65,536 on the host.
+        function: Moves particles with their random numbers and the parameters of their group.
+        particles: All particles; groups have equal size and follow each other.
+        rows: Random numbers of the rows, which do not depend on the blocks. The host hands them out in order.
+        params: Parameters with a leading axis of groups.
+
+    A block never spans two groups, since a group has its own parameters.
+    """
+    on_host, num = isinstance(rows, HostRows), num_of(particles.position)
+    size = size or (BLOCK if on_host else num)
+    if size >= num:
+        return function(particles, rows, params)
+    where: Each | Place = here if on_host else COMPILED
+    groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
+    arrays = particles, None if on_host else rows
+
+    def move(piece: Any, params: Any) -> Any:
+        return function(piece[0], rows if on_host else piece[1], params)
+
+    def of_group(arrays: Any, own: Any) -> Any:
+        return in_pieces(lambda piece: move(piece, own), arrays, size, where)
+
+    if groups == num:  # every particle has its own
+        return in_pieces(lambda piece: move(piece, piece[2]), (*arrays, params), size, where)
+    if groups == 1:
+        return of_group(arrays, params)
+    if on_host:
+        height = num // groups
+        return joined(
+            [of_group(piece_of(arrays, group * height, height), piece_of(params, group, 1)) for group in range(groups)]
+        )
+    arrays = jax.tree.map(lambda leaf: leaf.reshape(groups, -1, *leaf.shape[1:]), arrays)
+    results = jax.lax.map(
+        lambda inputs: of_group(inputs[1], jax.tree.map(lambda leaf: leaf[inputs[0]][None], params)),
+        (jnp.arange(groups), arrays),
+    )
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), results)
 
 
 def ran_out(error: BaseException) -> bool:
-    """Whether an error says that there was no memory, on a device or on the host."""
+    """Return whether an error says that there was no memory, on a device or on the host."""
     if isinstance(error, jax.errors.JaxRuntimeError):
         return "RESOURCE_EXHAUSTED" in str(error)
     return isinstance(error, MemoryError)
-
-
-def halving(run: Callable[[int], Found], size: int, what: str) -> tuple[Found, int]:
-    """`run(size)`, and where memory runs out half of the size, again and again.
-
-    Args:
-        run: Works on pieces of at most a given size. It is called again, so it must leave nothing behind.
-        size: The size to begin with.
-        what: What is counted, for the warning.
-
-    Returns:
-        What `run` returned, and the size with which it did.
-    """
-    while True:
-        try:
-            return jax.block_until_ready(run(size)), size
-        except (jax.errors.JaxRuntimeError, MemoryError) as error:
-            if not ran_out(error):
-                raise
-            if size == 1:
-                error.add_note(
-                    f"qpaths: there is no memory even for 1 of the {what} at a time. End other programs that use the "
-                    f"memory, take fewer {what} in all, or a smaller model. On a GPU, JAX takes most of the memory of "
-                    f"the device at the start: see XLA_PYTHON_CLIENT_MEM_FRACTION in JAX's documentation."
-                )
-                raise
-        # Outside of the `except`, since the error holds on to the memory of the failed call.
-        size = (size + 1) // 2
-        warnings.warn(f"there is no memory for that many {what} at once: {size} from now on", stacklevel=3)
-
-
-class Pieces:
-    """Work in pieces whose size is remembered: what did not fit once is not tried again."""
-
-    def __init__(self, size: int, what: str):
-        self.size = size
-        self.what = what
-
-    def run(self, work: Callable[[int], Found]) -> Found:
-        """`work(size)`, as `halving` does it."""
-        found, self.size = halving(work, self.size, self.what)
-        return found

@@ -21,7 +21,7 @@ from ..kernels.frozen import shared
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
-from ..rows import Pieces
+from ..rows import AtMost, in_pieces
 from ..schedules import FixedSchedule, padded
 from .compare import with_delta
 
@@ -123,7 +123,7 @@ class Problems(NamedTuple):
     data: Any
     target_samples: Point | None
     num_chains: int
-    pieces: Pieces | None = None
+    at_once: AtMost | None = None
     """How many problems are measured at once."""
 
     @property
@@ -141,7 +141,7 @@ class Problems(NamedTuple):
         num = min(self.num, max(1, total // _CHAINS))
         data, samples = jax.tree.map(lambda leaf: leaf[:num], (self.data, self.target_samples))
         num_chains = int(np.clip(total // num, _CHAINS, 256)) if num == 1 else _CHAINS
-        return Problems(data, samples, num_chains, Pieces(num, "problems"))
+        return Problems(data, samples, num_chains, AtMost(num, "problems"))
 
 
 def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
@@ -152,16 +152,11 @@ def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
     # Only what the program depends on; an array of a Python number does not widen float32.
     path_of = PathOf(as_pytree(candidate.recipe.path.path_of), jnp.asarray(float(candidate.delta)))
 
-    def run(size: int) -> Measured:
-        parts = []
-        for start in range(0, problems.num, size):
-            end = start + size
-            everything = problems.data, problems.target_samples, keys
-            part = jax.tree.map(lambda leaf: leaf[start:end], everything)  # noqa: B023
-            parts.append(_measure_part(path_of, candidate, problems.num_chains, *part))
-        return _together(parts)
+    def run(part: Any) -> Measured:
+        return _measure_part(path_of, candidate, problems.num_chains, *part)
 
-    return (problems.pieces or Pieces(problems.num, "problems")).run(run)
+    everything = problems.data, problems.target_samples, keys
+    return in_pieces(run, everything, problems.at_once or AtMost(problems.num, "problems"), join=_together)
 
 
 def _measure_part(
