@@ -84,6 +84,7 @@ class Result(eqx.Module):
         verdict: From `qpaths.evidence`. Other runs have one only where the log evidence or its standard error is not a
             finite number; it is "wrong" then.
         islands: Of `qpaths.evidence`: log evidence and standard error of each island, in the order of `samples`.
+        error_parts: Of `qpaths.evidence`: the parts of the standard error in nats, by name; see `ErrorParts`.
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
 
@@ -111,6 +112,7 @@ class Result(eqx.Module):
     verdict: Verdict | None = eqx.field(static=True, default=None)
     """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
     islands: dict[str, Any] | None = None
+    error_parts: dict[str, Any] | None = None
     unconstrained: Any = None
     data: tuple[str, ...] = eqx.field(static=True, default=())
 

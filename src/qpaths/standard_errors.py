@@ -29,6 +29,52 @@ _EQUAL = 1e-3
 """Relative difference up to which weights count as equal there."""
 
 
+class ErrorParts(NamedTuple):
+    """The parts of the standard error of a log evidence, in nats, by where they come from."""
+
+    within: float = 0.0
+    """Of the mean of the islands, from what each says of itself."""
+    between: float = 0.0
+    """The same from how the islands differ, at least that of log-normal estimates whose logs differ as these do."""
+    collapse: float = 0.0
+    """Mass lost in steps that hardly any particle survived."""
+    tail: float = 0.0
+    """Mass beyond the largest weight."""
+    lag: float = 0.0
+    """How far the particles stay behind the path."""
+    scores: float = 0.0
+    """Mean scores that should be zero."""
+    virials: float = 0.0
+    """Mean virials that should be zero: the draws are narrower than the target."""
+    drift: float = 0.0
+    """Mass that draws reach when they are moved on."""
+    scans: float = 0.0
+    """Mass that scans of single coordinates find."""
+    uncovered: float = 0.0
+    """Mass around known optima."""
+
+    @property
+    def pooled(self) -> float:
+        """What the islands themselves show: the larger of two views, and mass that no particle saw."""
+        return max(self.within, self.between) + self.collapse + self.tail
+
+    @property
+    def without_lag(self) -> float:
+        """All but the lag."""
+        checks = math.hypot(math.hypot(self.scores, self.virials), self.scans, self.drift, self.uncovered)
+        return math.hypot(self.pooled, checks)
+
+    @property
+    def total(self) -> float:
+        """The standard error.
+
+        Islands share a lag, so averaging over them does not reduce it. It counts if it is larger than all the rest,
+        also where it may be noise.
+        """
+        error, lag = self.without_lag, abs(self.lag)
+        return math.hypot(error, lag) if lag > error else error
+
+
 @quiet()
 def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
     """Log of the mean weight of independent chains, and its standard error.

@@ -17,15 +17,18 @@ from qpaths.algorithms.identities import Control, Identities
 from qpaths.algorithms.islands import Islands, run_islands
 from qpaths.arrays import stack, stream_of
 from qpaths.cost import Cost
-from qpaths.front_door.checks import COST, Balance, balance, drift_of_draws
+from qpaths.front_door import batches
+from qpaths.front_door.checks.balance import Balance, balance
+from qpaths.front_door.checks.drift import drift_of_draws
 from qpaths.front_door.endpoints import path_given
 from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
-from qpaths.front_door.limits import Limits
+from qpaths.front_door.limits import SCORES_COST, Limits
 from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Check, Finding, Level, Note, Stop
 from qpaths.results import Status
 from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of
+from qpaths.standard_errors import ErrorParts
 from qpaths.verdict import Verdict
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -41,7 +44,7 @@ EXACT = 2 * float(norm.logpdf(1.0, 0.0, 1.25**0.5))
 
 def _islands(log_evidence, se):
     num = len(log_evidence)
-    stats = {"increment_variance": np.zeros((num, 1)), "length": np.zeros((num, 1))}
+    stats = {name: np.zeros((num, 1)) for name in ("increment_variance", "length", "log_evidence_lag")}
     nothing = Identities(*(np.zeros((num, 0)) for _ in Identities._fields))
     arrays = np.asarray(log_evidence), np.full(num, se), np.zeros((num, 4, 1)), np.zeros((num, 4))
     return Islands(*arrays, stats, nothing)
@@ -118,10 +121,7 @@ def test_stops_at_the_wanted_error_and_goes_on_from_a_file(model, result, tmp_pa
 
 
 def test_interrupt_returns_what_there_is(model, result, monkeypatch):
-    import sys
-
-    module = sys.modules["qpaths.front_door.evidence"]
-    once = module.run_islands
+    once = batches.run_islands
     calls = []
 
     def interrupted(*arguments, **options):
@@ -130,7 +130,7 @@ def test_interrupt_returns_what_there_is(model, result, monkeypatch):
             raise KeyboardInterrupt
         return once(*arguments, **options)
 
-    monkeypatch.setattr(module, "run_islands", interrupted)
+    monkeypatch.setattr(batches, "run_islands", interrupted)
     partial = qp.evidence(**model, key=jax.random.key(1), budget=BUDGET)
     assert Status(int(partial.status)) == Status.UNFINISHED
     assert partial.log_weights.size < result.log_weights.size
@@ -230,7 +230,7 @@ def test_a_wanted_error_that_would_take_for_ever_ends_the_run():
 def test_last_batch_has_as_many_islands_as_the_budget_and_the_time_allow():
     island = Cost(target=1000)
     limits = Limits(100_000.0, 60.0, 0.0)
-    checked = COST.total + 13_000  # and what is kept for other checks
+    checked = SCORES_COST.total + 13_000  # and what is kept for other checks
 
     def num(spent, elapsed=0.0, each=0.0):
         return limits.num_islands(Cost(target=spent - checked), island, elapsed, each)
@@ -280,7 +280,8 @@ def test_no_answer_is_sound_beside_a_lag_or_a_large_error_or_few_draws():
         log_weights = np.zeros((8, 40))
         log_weights[:, 1:] -= spare
         stats = islands.stats | {"log_evidence_lag": np.full((8, 1), lag)}
-        return [f.kind for f in _of_answer(islands._replace(log_weights=log_weights, stats=stats), 0.0)]
+        changed = islands._replace(log_weights=log_weights, stats=stats)
+        return [f.kind for f in _of_answer(changed, changed.parts)]
 
     assert kinds() == []
     assert kinds(lag=0.015) == []
@@ -301,12 +302,32 @@ def test_a_lag_that_is_larger_than_the_error_widens_it():
 
     def error(lag, extra=0.0):
         islands = _islands(np.linspace(-0.01, 0.01, 8), 0.05)
-        return islands._replace(stats=islands.stats | {"log_evidence_lag": np.full((8, 1), lag)}).error(extra)
+        islands = islands._replace(stats=islands.stats | {"log_evidence_lag": np.full((8, 1), lag)})
+        return islands.parts._replace(scores=extra).total
 
     alone = error(0.0)
     assert error(0.9 * alone) == alone
     assert error(-3.0 * alone) == pytest.approx(10**0.5 * alone)
     assert error(-3.0 * alone, extra=4.0 * alone) == pytest.approx(17**0.5 * alone)
+
+
+def test_each_part_of_the_error_counts():
+    """The larger view of the islands, what no particle saw, and what checks have found."""
+    parts = ErrorParts(within=0.03, between=0.04)
+    assert parts.total == 0.04
+    for name in ErrorParts._fields:
+        assert parts._replace(**{name: 0.5}).total >= 0.5
+    assert parts._replace(tail=0.01, collapse=0.02).total == pytest.approx(0.07)
+    checks = ("scores", "virials", "drift", "scans", "uncovered")
+    assert parts._replace(**dict.fromkeys(checks, 0.1)).total == pytest.approx((0.04**2 + 5 * 0.1**2) ** 0.5)
+
+
+def test_the_parts_of_the_error_come_with_the_result(model, tmp_path):
+    result = qp.evidence(**model, key=jax.random.key(0), budget=30_000)
+    assert ErrorParts(**result.error_parts).total == result.log_evidence_se
+    result.save(tmp_path / "result.npz")
+    again = qp.load_result(tmp_path / "result.npz")
+    assert {name: float(part) for name, part in again.error_parts.items()} == result.error_parts
 
 
 def test_scores_of_draws_that_miss_a_side_do_not_balance():
@@ -318,7 +339,7 @@ def test_scores_of_draws_that_miss_a_side_do_not_balance():
     def of(samples):
         return _with_draws(path, np.stack([rows[:300] for rows in samples]))
 
-    assert of(draws).error == 0
+    assert of(draws) == Balance()
     cut = of([rows[rows[:, 0] > -1.28] for rows in draws])
     assert 0.1 < cut.imbalance < 0.3
     assert cut.where == (0,)
@@ -338,7 +359,7 @@ def test_a_density_with_steps_has_no_balance_of_scores():
     samples = kept[: 8 * 4000].reshape(8, 4000, 2)
     assert _with_draws(path, samples) == Balance()
     narrow = qp.GeometricPath(BASE, qp.Density(BASE.log_prob))  # what the scores of these draws say without the check
-    assert _with_draws(narrow, samples).error > 0.05
+    assert _with_draws(narrow, samples).imbalance + _with_draws(narrow, samples).narrow > 0.05
 
 
 def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
@@ -353,9 +374,10 @@ def test_scores_tell_that_the_neck_of_a_funnel_is_missing():
         return _with_draws(path, np.concatenate([first[..., None], rest], axis=-1))
 
     first = 2 * rng.standard_normal((8, 5000))
-    assert of(first[:, :500]).error == 0
+    assert of(first[:, :500]) == Balance()
     ends = np.stack([row[row > -2][:500] for row in first])  # 16 % are missing
-    assert 0.1 < of(ends).error < 0.6
+    missing = of(ends)
+    assert 0.1 < np.hypot(missing.imbalance, missing.narrow) < 0.6
 
 
 def test_virials_tell_that_tails_are_missing():
@@ -373,9 +395,9 @@ def test_virials_tell_that_tails_are_missing():
     one, both = of(1), of(2)
     assert one.imbalance == 0
     assert one.where == (0,)
-    assert 0.03 < one.error < 0.3
+    assert 0.03 < one.narrow < 0.3
     assert both.where == (0, 1)
-    assert 0.06 < both.error < 0.6
+    assert 0.06 < both.narrow < 0.6
     wide = 1.5 * rng.standard_t(3, (16, 1000, 2))
     assert _with_draws(path, wide).narrow == 0
 
@@ -395,10 +417,10 @@ def test_weights_with_a_heavy_tail_widen_the_error(num_steps):
     light, heavy = with_tail(0.3), with_tail(index)
     np.testing.assert_allclose([light.tail_index, heavy.tail_index], [0.3, index], atol=0.05)
     assert light.unseen < 1e-3
-    assert not any(finding.kind is Finding.HEAVY_WEIGHTS for finding in _of_answer(light, 0.0))
+    assert not any(finding.kind is Finding.HEAVY_WEIGHTS for finding in _of_answer(light, light.parts))
     np.testing.assert_allclose(heavy.unseen, 1.0 if num_steps == 1 else num_steps * 2000 ** (heavy.tail_index - 1))
     assert heavy.pooled[1] > heavy.unseen
-    assert any(finding.kind is Finding.HEAVY_WEIGHTS for finding in _of_answer(heavy, 0.0))
+    assert any(finding.kind is Finding.HEAVY_WEIGHTS for finding in _of_answer(heavy, heavy.parts))
     between = with_tail(0.6)
     assert between.is_heavy == (num_steps > 1)
     if num_steps == 1:
@@ -447,7 +469,7 @@ def test_draws_that_drift_are_a_finding(monkeypatch, model):
     """Moves that leave another target as it is must be seen, and what they show widens the standard error."""
     sound = qp.evidence(**model, key=jax.random.key(0))
     drift = Drift(0.02, 0.2)
-    monkeypatch.setattr("qpaths.front_door.look.drift_of_draws", lambda *_: (drift, Cost()))
+    monkeypatch.setattr("qpaths.front_door.checks.drift.drift_of_draws", lambda *_: (drift, Cost()))
     with pytest.warns(UserWarning, match="2.0% of the draws are there, and 20.0% belong there"):
         found = qp.evidence(**model, key=jax.random.key(0))
     assert str(sound.verdict.level) == "sound"

@@ -8,7 +8,7 @@ import qpaths as qp
 from qpaths.algorithms.identities import Identities
 from qpaths.algorithms.islands import Islands
 from qpaths.arrays import HostStream
-from qpaths.front_door.missed import missed_modes
+from qpaths.front_door.checks.scans import missed_modes
 from qpaths.rows import evaluator_of
 
 SHARE = 0.1

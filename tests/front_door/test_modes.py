@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.front_door.look import Checks
 from qpaths.references.ascents import Mode
 from qpaths.references.known import Missing
 from qpaths.remarks import Finding, Level
@@ -81,11 +80,10 @@ def test_modes_that_draws_miss_restart_the_search(monkeypatch):
     """The second search starts from them; what the first one cost is counted."""
     looks, mode = [], Mode(FAR, 0.0, np.eye(2))
 
-    def look(*arguments):
-        looks.append(arguments[1].recipe)
-        checks, cost = original(*arguments)
-        missing = Missing((mode,), 0.5, 0.0, 0.7) if len(looks) == 1 else checks.missing
-        return checks._replace(missing=missing), cost
+    def look(run, checks):
+        looks.append((run.recipe, run.spent))
+        seen = original(run, checks)
+        return seen._replace(modes=(mode,)) if len(looks) == 1 else seen
 
     def tune(*arguments, **settings):
         recipe = tuned(*arguments, **settings)
@@ -95,9 +93,10 @@ def test_modes_that_draws_miss_restart_the_search(monkeypatch):
     monkeypatch.setattr(module, "look", look)
     monkeypatch.setattr(module, "tune_population", tune)
     result = qp.evidence(BASE, qp.Density(wells), budget=200_000, standard_error=0.02, key=KEY)
-    assert len(looks) == 2
-    assert len(looks[1].modes) >= 1
-    assert looks[1].num_evaluations.total > looks[0].num_evaluations.total
+    (_, first), (recipe, second) = looks
+    assert len(recipe.modes) >= 1
+    assert second.total > first.total
+    assert recipe.num_evaluations.total > first.total
     assert Finding.UNCOVERED not in kinds(result)
     assert abs(result.log_evidence - np.log(4 * np.pi)) < 0.1
     assert result.num_evaluations.total <= 200_000
@@ -105,11 +104,11 @@ def test_modes_that_draws_miss_restart_the_search(monkeypatch):
 
 def test_modes_that_draws_miss_are_a_finding_and_widen_the_error(monkeypatch):
     missing = Missing((Mode(FAR, 0.0, np.eye(2)),), 0.9, 0.0, 2.3)
-    looked = module.look
-    monkeypatch.setattr(module, "look", lambda *a: (looked(*a)[0]._replace(missing=missing), looked(*a)[1]))
+    monkeypatch.setattr("qpaths.front_door.checks.known_modes.missing_mass", lambda *_: (missing, 0))
     monkeypatch.setattr(module, "_AGAIN_SHARE", 2.0)  # no room for another search
     result = qp.evidence(BASE, qp.Density(wells), budget=60_000, key=KEY)
     assert Finding.UNCOVERED in kinds(result)
+    assert result.error_parts["uncovered"] == 2.3
     assert result.log_evidence_se >= 2.3
     assert "2.3 nats too small" in str(result.verdict)
 
@@ -121,7 +120,3 @@ def test_known_modes_go_through_a_file(tmp_path):
     assert float(first.log_evidence) == float(again.log_evidence)
     assert float(first.log_evidence_se) == float(again.log_evidence_se)
     assert first.verdict.level == again.verdict.level
-
-
-def test_checks_add_what_is_missing():
-    assert Checks(missing=Missing(error=5.0)).error == 5.0

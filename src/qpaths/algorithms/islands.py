@@ -19,7 +19,7 @@ from ..recipe import Recipe
 from ..references.reference import Reference
 from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, together
-from ..standard_errors import few_replicas, pareto_shape
+from ..standard_errors import ErrorParts, few_replicas, pareto_shape
 from ..verdict import Verdict
 from .identities import Control, Identities, identities
 from .smc import SMC
@@ -53,35 +53,30 @@ class Islands(NamedTuple):
         return jax.tree.map(lambda a, b: np.concatenate([a, b]), self, other)
 
     @property
-    def pooled(self) -> tuple[float, float]:
-        """Log of the mean evidence, which is unbiased as each is, and its standard error.
+    def parts(self) -> ErrorParts:
+        """Return the parts of the standard error that the runs themselves show.
 
-        There are two views of the error: what each run says of itself, and how the runs differ. The larger one counts.
         The spread of n runs saturates at `sqrt(n)` where one of them is most of the mean, and then says little. So it
         is at least the spread of n log-normal estimates whose logs differ as these do.
         """
-        log_mean = float(log_mean_exp(self.log_evidence))
-        relative = np.exp(self.log_evidence - log_mean)
+        relative = np.exp(self.log_evidence - float(log_mean_exp(self.log_evidence)))
         num = relative.size
         # The median: a single run may report far too much, and all have the same error.
         within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
         implied = math.log1p(math.expm1(min(self.spread**2, _MOST_VARIANCE)) / num) ** 0.5
         between = few_replicas(num) * max(float(np.std(relative, ddof=1)) / num**0.5, implied)
-        return log_mean, max(within, between) + self.missing + self.unseen
+        return ErrorParts(within, between, self.missing, self.unseen, self.lag[0])
+
+    @property
+    def pooled(self) -> tuple[float, float]:
+        """Log of the mean evidence, which is unbiased as each is, and the standard error that the runs show."""
+        return float(log_mean_exp(self.log_evidence)), self.parts.pooled
 
     @property
     def lag(self) -> tuple[float, float]:
         """How far the particles of all runs stay behind the path, in nats of log evidence, and its standard error."""
         lags = self.stats["log_evidence_lag"][:, -1]
         return float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
-
-    def error(self, extra: float) -> float:
-        """The standard error with what is known of it from elsewhere, and with a lag that is larger than both.
-
-        The runs share a lag, so averaging over them does not reduce it. It counts also where it may be noise.
-        """
-        error, lag = math.hypot(self.pooled[1], extra), abs(self.lag[0])
-        return math.hypot(error, lag) if lag > error else error
 
     @property
     def spread(self) -> float:
@@ -137,8 +132,8 @@ class Islands(NamedTuple):
         mean = np.sum(weights * self.log_evidence) / np.sum(weights)
         return float(chdtr(self.log_evidence.size - 1, np.sum(weights * np.square(self.log_evidence - mean))))
 
-    def result(self, betas: Any, extra_error: float, num_evaluations: Cost, status: Status, verdict: Verdict) -> Result:
-        """All runs as one; `extra_error` is what is known of the error from elsewhere."""
+    def result(self, betas: Any, parts: ErrorParts, num_evaluations: Cost, status: Status, verdict: Verdict) -> Result:
+        """Return all runs as one, with a standard error of these parts."""
         total = {"ess", "num_ancestors"}
         stats: Any = {
             name: (np.sum if name in total else np.mean)(values, axis=0) for name, values in self.stats.items()
@@ -146,7 +141,7 @@ class Islands(NamedTuple):
         stats["log_evidence"] = np.asarray(log_mean_exp(self.stats["log_evidence"], axis=0))
         return Result(
             log_evidence=np.asarray(self.pooled[0]),
-            log_evidence_se=np.asarray(self.error(extra_error)),
+            log_evidence_se=np.asarray(parts.total),
             samples=jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), self.samples),
             log_weights=self.log_weights.ravel(),
             betas=np.asarray(betas),
@@ -156,6 +151,7 @@ class Islands(NamedTuple):
             algorithm="Evidence",
             verdict=verdict,
             islands={"log_evidence": self.log_evidence, "log_evidence_se": self.log_evidence_se},
+            error_parts=parts._asdict(),
         )
 
 

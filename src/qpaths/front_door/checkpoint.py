@@ -6,8 +6,9 @@ from typing import Any, NamedTuple
 from .. import storage
 from .._types import PRNGKey
 from ..algorithms.identities import Identities
-from ..algorithms.islands import Islands
+from ..algorithms.islands import Islands, cost_of_islands
 from ..checkpoints import check_features, check_folder, check_settings, describe_all
+from ..cost import Cost
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import Recipe
@@ -21,6 +22,10 @@ class CallState(NamedTuple):
     recipe: Recipe
     islands: Islands | None
     num_batches: int
+
+    def cost_of_island(self, num_particles: int) -> Cost:
+        """Return what one island takes."""
+        return cost_of_islands(self.recipe, num_particles, 1)
 
 
 def _islands(tree: dict[str, Any]) -> Islands:

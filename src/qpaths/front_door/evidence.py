@@ -1,4 +1,4 @@
-"""The log evidence of a model: pilots, islands, checks, verdict."""
+"""The log evidence of a model in five steps: problem, probe, pilots, islands, checks."""
 
 import dataclasses
 import os
@@ -11,42 +11,30 @@ import numpy as np
 
 from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
 from ..adapters.model import Model
-from ..algorithms.islands import NUM_ISLANDS, cost_of_islands, run_islands
 from ..cost import Cost
-from ..densities import Backend, DensityLike, forgiving_in, has_gradient
-from ..kernels import HMC, AbstractKernel, RandomWalk
+from ..densities import Backend, DensityLike
+from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..progress import Show, display
-from ..recipe import check_parts
 from ..references.known import distinct
 from ..remarks import Finding, Note, Remark, Stop
 from ..results import CollapsedError, Result, Status
-from ..rows import Layout, LostWorkersError, evaluator_of, spread_over, stream_for
+from ..rows import Evaluator, Layout, LostWorkersError, evaluator_of, spread_over, stream_for
 from ..search import tune_population
 from ..verdict import Verdict
+from .batches import rate, run_batches
 from .certificate import certify, simulated_from
 from .checkpoint import CallState, File
-from .endpoints import (
-    check_alone,
-    check_not_on_simplex,
-    first_sentence,
-    in_units_of,
-    model_path,
-    named_model,
-    path_given,
-    with_blind_ends,
-    with_names,
-)
+from .checks import CHECKS, Run, Seen, look
+from .endpoints import check_not_on_simplex, first_sentence, in_units_of, with_names
 from .findings import findings
 from .inputs import pace, probe
+from .ledger import Ledger
 from .limits import Limits
-from .look import Checks, look
-from .sampler import coordinate_names
+from .problem import Problem
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""
-_BLIND_STEPS = 10
-"""Random-walk moves at each beta where there is no gradient."""
 
 
 def evidence(
@@ -131,171 +119,105 @@ def evidence(
         >>> str(result.verdict.level)
         'sound'
     """
-    started = time.monotonic()
-    limits = Limits.of(budget, seconds, standard_error)
-    others = {"target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
-    model = named_model(base, prior, log_likelihood, data, others)
-    likelihood = None
-    if model is not None:
-        path, likelihood, data = (
-            path_given(model.prior, model.log_likelihood, model.data),
-            model.log_likelihood,
-            model.data,
-        )
-    elif path is not None:
-        check_alone(path, others | {"base": base, "log_likelihood": log_likelihood, "data": data})
-        reference = False
-    else:
-        path, likelihood = model_path(base, target, log_prior, log_likelihood, sample_prior, data, backend)
-    if simulate is not None and (data is None or likelihood is None):
-        raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
-    excused = forgiving_in(path.base, path.target)
-    for function in excused:
-        function.reset()
-    path, reasons = with_blind_ends(path)
-    kernel, chosen = _kernel_for(path, reasons) if kernel is None else (kernel, ())
-    check_parts(kernel)
-    _check_gradients(kernel, reasons)
-    stream = stream_for(key, path, pilots=True)
+    ledger = Ledger(Limits.of(budget, seconds, standard_error))
+    ends = {"base": base, "target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
+    given = ends | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+    problem = Problem.of(given, kernel, reference, simulate, backend)
+    stream = stream_for(key, problem.path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
-    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
-    file = File(checkpoint, path, kernel, evaluator.layout, key)
+    evaluator = evaluator_of(problem.path, stream, with_slopes=problem.kernel.with_slopes)
+    file = File(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
-    with spread_over(executor), in_units_of(model):
+    with spread_over(executor), in_units_of(problem.model):
         seen = probe(evaluator, check_stream)
         file.features = seen.features._asdict()
-        _warn([*seen.findings, *seen.notes, *(note for note in chosen if note.kind is Note.NOT_DIFFERENTIABLE)])
+        blind = [note for note in problem.notes if note.kind is Note.NOT_DIFFERENTIABLE]
+        _warn([*seen.findings, *seen.notes, *blind])
         # A share of a base that is not normalized would make the reference neither one nor the other.
-        reference = reference and seen.is_normalized
-        simulated = None if simulate is None else simulated_from(path, likelihood, simulate, certificate_stream)
+        problem = problem._replace(reference=problem.reference and seen.is_normalized)
+        simulated = None
+        if simulate is not None:
+            simulated = simulated_from(problem.path, problem.likelihood, simulate, certificate_stream)
         if seconds is not None:
-            limits = limits.paced(*pace(evaluator, kernel.with_slopes, check_stream), time.monotonic() - started)
+            ledger.pace(*pace(evaluator, problem.kernel.with_slopes, check_stream))
         with display(progress) as show:
-            state = file.read()
-            if state is None:
-                show("pilots", None)
-                begun = time.monotonic()
-                try:
-                    recipe = tune_population(
-                        path, key=tune_stream, budget=limits.finite_budget, kernel=kernel, reference=reference
-                    )
-                except CollapsedError as error:
-                    return _nothing_found(evaluator.layout, error)
-                state = CallState(recipe, None, 0)
-                file.write(state)
-                now, total = time.monotonic(), recipe.num_evaluations.total
-                limits = limits.paced(total, now - begun, now - started, total)
-                show(f"pilots: {_rate(recipe.num_evaluations, now - begun)}", None)
-            extra = Cost()
+            try:
+                state = file.read() or _pilots(problem, ledger, tune_stream, file, show)
+            except CollapsedError as error:
+                return _nothing_found(evaluator.layout, error)
+            certificate: tuple[Remark, ...] = ()
             if simulated is not None:
                 show("bounds on simulated data", None)
-                bounds, extra = certify(simulated, limits.finite_budget, kernel, reference, certificate_stream)
-                chosen += (bounds,)
-            while True:
-                state, spent, stopped = _run(state, limits, started, run_stream, file, show)
-                assert state.islands is not None
-                try:
-                    checks, cost = look(evaluator, state, kernel, limits, spent + extra, started, check_stream)
-                    left = limits.left(spent + extra + cost, time.monotonic() - started)
-                    is_new = len(distinct(state.recipe.modes, checks.missing.modes)) > len(state.recipe.modes)
-                    if not (reference and is_new and left > _AGAIN_SHARE * limits.finite_budget):
-                        break
-                    show("pilots again, with the modes that the draws miss", None)
-                    modes = distinct(state.recipe.modes, checks.missing.modes)
-                    num = int(min(left, limits.finite_budget))
-                    recipe = tune_population(path, key=tune_stream, budget=num, kernel=kernel, known=modes)
-                except (KeyboardInterrupt, LostWorkersError):
-                    checks, cost = Checks(), Cost()
-                    stopped = limits.interrupted(spent, state.recipe.num_evaluations)
-                    break
-                pilots = spent + cost + recipe.num_evaluations
-                recipe = dataclasses.replace(recipe, num_evaluations=pilots)
-                state = CallState(recipe, None, state.num_batches)
-                file.write(state)
-            islands, extra = state.islands, extra + cost
-    stopped = stopped.with_values(spent=(spent + extra).total)
-    found = findings(islands, state.recipe, checks, coordinate_names(evaluator.layout))
-    found += [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
+                settings = ledger.limits.finite_budget, problem.kernel, problem.reference, certificate_stream
+                bounds, ledger.outside = certify(simulated, *settings)
+                certificate = (bounds,)
+            state, stopped, checked = _answer(problem, evaluator, state, ledger, run_stream, check_stream, file, show)
+    islands = state.islands
+    assert islands is not None
+    parts = islands.parts._replace(**checked.errors)
+    found = [*findings(islands, state.recipe, parts), *checked.findings, *problem.faults]
     _warn(found)
+    stopped = stopped.with_values(spent=ledger.total.total)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         words = f"the budget was too small for the standard error that you wanted: {stopped}"
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
-    verdict = Verdict(stopped, chosen + state.recipe.notes + seen.notes, (*seen.findings, *found))
+    notes = problem.notes + certificate + state.recipe.notes + seen.notes
+    verdict = Verdict(stopped, notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    result = islands.result(state.recipe.betas, checks.error, spent + extra, status, verdict)
-    return with_names(result, model, data)
+    result = islands.result(state.recipe.betas, parts, ledger.total, status, verdict)
+    return with_names(result, problem.model, problem.data)
+
+
+def _pilots(problem: Problem, ledger: Ledger, stream: Any, file: File, show: Show) -> CallState:
+    """Return the recipe that pilots find."""
+    show("pilots", None)
+    begun, budget = time.monotonic(), ledger.limits.finite_budget
+    recipe = tune_population(
+        problem.path, key=stream, budget=budget, kernel=problem.kernel, reference=problem.reference
+    )
+    state = CallState(recipe, None, 0)
+    file.write(state)
+    taken = time.monotonic() - begun
+    ledger.spend(recipe.num_evaluations)
+    ledger.pace(recipe.num_evaluations.total, taken)
+    show(f"pilots: {rate(recipe.num_evaluations, taken)}", None)
+    return state
+
+
+def _answer(
+    problem: Problem,
+    evaluator: Evaluator,
+    state: CallState,
+    ledger: Ledger,
+    run_stream: Any,
+    check_stream: Any,
+    file: File,
+    show: Show,
+) -> tuple[CallState, Remark, Seen]:
+    """Return islands and what checks have seen in them; where these find new modes, pilots and islands start again."""
+    while True:
+        state, stopped = run_batches(state, ledger, run_stream, file, show)
+        recipe, islands, num_batches = state
+        assert islands is not None
+        try:
+            checked = look(Run(evaluator, problem.kernel, recipe, islands, ledger, check_stream), CHECKS)
+            modes, budget = distinct(recipe.modes, checked.modes), ledger.limits.finite_budget
+            is_new = len(modes) > len(recipe.modes)
+            if not (problem.reference and is_new and ledger.left > _AGAIN_SHARE * budget):
+                return state, stopped, checked
+            show("pilots again, with the modes that the draws miss", None)
+            settings: dict[str, Any] = {"budget": int(min(ledger.left, budget)), "kernel": problem.kernel}
+            recipe = tune_population(problem.path, key=check_stream.fold(6), known=modes, **settings)
+        except (KeyboardInterrupt, LostWorkersError):
+            return state, ledger.limits.interrupted(ledger.spent, recipe.num_evaluations), Seen()
+        ledger.spend(recipe.num_evaluations)
+        state = CallState(dataclasses.replace(recipe, num_evaluations=ledger.spent), None, num_batches)
+        file.write(state)
 
 
 def _warn(found: list[Remark]) -> None:
     for finding in found:
         warnings.warn(f"evidence: {finding}.", stacklevel=3)
-
-
-def _kernel_for(path: AbstractPath[Any], reasons: dict[str, str]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
-    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice.
-
-    `reasons` say why JAX cannot differentiate its endpoints.
-    """
-    ends = {"base": path.base, "target": path.target}
-    blind = [name for name, end in ends.items() if not has_gradient(end)]
-    if not blind:
-        return HMC(num_leapfrog=5), ()
-    if reasons:
-        note = Note.NOT_DIFFERENTIABLE(ends=" and ".join(reasons), reason=next(iter(reasons.values())))
-    else:
-        note = Note.NO_GRADIENT(ends=" and ".join(blind))
-    return RandomWalk(_BLIND_STEPS), (note,)
-
-
-def _check_gradients(kernel: AbstractKernel[Any], reasons: dict[str, str]) -> None:
-    """Raise where a kernel needs gradients that JAX cannot compute."""
-    if kernel.with_slopes and reasons:
-        name, reason = next(iter(reasons.items()))
-        raise ValueError(
-            f"`{type(kernel).__name__}` needs gradients, and JAX cannot differentiate the {name} ({reason}): leave "
-            f"`kernel` out, or give `kernel=qpaths.RandomWalk({_BLIND_STEPS})`."
-        )
-
-
-def _run(
-    state: CallState, limits: Limits, started: float, stream: Any, file: File, show: Show
-) -> tuple[CallState, Cost, Remark]:
-    """Run batches of islands until a limit is met or Ctrl-C; return also what was spent, and which limit it was."""
-    recipe, islands, num_batches = state
-    pilots = recipe.num_evaluations
-    # A call that goes on makes islands of the size that is there.
-    num_particles = limits.num_particles(recipe) if islands is None else islands.log_weights.shape[1]
-    island = cost_of_islands(recipe, num_particles, 1)
-    num, each = NUM_ISLANDS, 0.0
-    while True:
-        spent = pilots + (0 if islands is None else islands.log_evidence.size) * island
-        elapsed = time.monotonic() - started
-        if islands is not None:
-            num = limits.num_islands(spent, island, elapsed, each)
-            stopped = limits.stop(islands, spent, island, pilots, elapsed, num)
-            if stopped is not None:
-                return CallState(recipe, islands, num_batches), spent, stopped
-        try:
-            begun = time.monotonic()
-            new = run_islands(recipe, num_particles, stream=stream.fold(num_batches), num=num)
-            islands, num_batches = (new if islands is None else islands + new), num_batches + 1
-            file.write(CallState(recipe, islands, num_batches))
-            value, error = islands.pooled
-            each = (time.monotonic() - begun) / num
-            rate = _rate(num * island, num * each)
-            show(f"{islands.log_evidence.size} islands: log evidence {value:.4f} +- {error:.4f}, {rate}", None)
-        except (KeyboardInterrupt, LostWorkersError) as error:
-            if islands is None:
-                raise
-            if isinstance(error, LostWorkersError):
-                warnings.warn(f"evidence: {error} This is what the finished islands say.", stacklevel=3)
-            return CallState(recipe, islands, num_batches), spent, limits.interrupted(spent, pilots)
-
-
-def _rate(cost: Cost, seconds: float) -> str:
-    """How fast the target was evaluated, in a few words."""
-    num = cost.target + cost.target_gradient
-    return f"{num:,} evaluations, {num / max(seconds, 1e-9):,.0f}/s"
 
 
 def _nothing_found(layout: Layout, error: Exception) -> Result:

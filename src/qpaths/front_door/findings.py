@@ -1,15 +1,12 @@
 """What looks unreliable in the islands of a run."""
 
-import math
-
 import numpy as np
 
 from ..algorithms.islands import FEW_SURVIVE, Islands
 from ..numerics import log_ess
 from ..recipe import Recipe
 from ..remarks import Finding, Note, Refusal, Remark
-from .look import Checks
-from .sampler import listed
+from ..standard_errors import ErrorParts
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""
@@ -21,23 +18,9 @@ _MOST_ERROR, _FEWEST = 0.5, 100
 """A standard error, also of a single island, and an effective sample size beyond which no answer is called sound."""
 
 
-def findings(islands: Islands, recipe: Recipe, checks: Checks, names: list[str]) -> list[Remark]:
-    """All findings about a run with a recipe, those of its pilots included; `names` are those of the coordinates."""
-    balance, missed, drift, missing = checks
-    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, checks.error)]
-    if balance.imbalance > 0:
-        found.append(Finding.SCORES(imbalance=balance.imbalance))
-    if balance.narrow > 0:
-        where = listed(balance.where, names) or "all coordinates together"
-        found.append(Finding.NARROW(where=where, short=balance.narrow))
-    if missed.error > 0:
-        numbers = {"expected": missed.expected, "found": missed.found, "error": missed.error}
-        found.append(Finding.MISSED_MODE(coordinate=missed.coordinate, **numbers))
-    if missing.modes:
-        numbers = {"expected": missing.expected, "found": missing.found, "error": missing.error}
-        found.append(Finding.UNCOVERED(num_modes=len(missing.modes), **numbers))
-    if drift.error > 0:
-        found.append(Finding.DRIFT(before=drift.before, after=drift.after, error=drift.error))
+def findings(islands: Islands, recipe: Recipe, parts: ErrorParts) -> list[Remark]:
+    """Return what looks unreliable about a run with a recipe and its error, that of its pilots included."""
+    found = [*recipe.findings, *_of_islands(islands), *_of_answer(islands, parts)]
     betas = islands.stats["beta"][0]
     acceptance = np.mean(islands.stats["acceptance"], axis=0)
     worst = int(np.argmin(np.nan_to_num(acceptance, nan=1.0)))  # nothing moves at the last beta
@@ -63,16 +46,14 @@ def _of_islands(islands: Islands) -> list[Remark]:
     return found + ([Finding.SPREAD(spread=islands.spread)] if islands.spread > _MOST_ERROR else [])
 
 
-def _of_answer(islands: Islands, extra_error: float) -> list[Remark]:
+def _of_answer(islands: Islands, parts: ErrorParts) -> list[Remark]:
     """What no answer can be sound with, however the islands look."""
     found = []
-    error = math.hypot(islands.pooled[1], extra_error)
     lag, noise = islands.lag
-    if abs(lag) - _LAG_NOISE * noise > error:
-        found.append(Finding.LAG(lag=lag, error=error))
-    error = islands.error(extra_error)
-    if not error <= _MOST_ERROR:
-        found.append(Finding.LARGE_ERROR(error=error, most=_MOST_ERROR))
+    if abs(lag) - _LAG_NOISE * noise > parts.without_lag:
+        found.append(Finding.LAG(lag=lag, error=parts.without_lag))
+    if not parts.total <= _MOST_ERROR:
+        found.append(Finding.LARGE_ERROR(error=parts.total, most=_MOST_ERROR))
     if islands.is_heavy:
         found.append(Finding.HEAVY_WEIGHTS(tail_index=islands.tail_index))
     ess = float(np.exp(log_ess(islands.log_weights.ravel())))

@@ -7,7 +7,6 @@ from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
 from ..cost import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
-from .checks import COST as CHECKS_COST
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
@@ -21,6 +20,10 @@ _WEIGHTED = 2048
 _CHECKS_SHARE, _SCANS_SHARE, _MANY = 0.13, 0.05, 80_000
 """Of the budget, kept for checks: draws that are moved on and scans that look for missed modes, or scans alone where
 the budget is too small to move draws on."""
+NUM_PROBES, NUM_JUMPS = 256, 64
+"""Points at which hard bounds of the target are looked for, and draws near which jumps of it are."""
+SCORES_COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * NUM_JUMPS)
+"""The most that the check of scores takes."""
 _ENOUGH_BATCHES = 4
 """Batches after which the cost of a wanted standard error is known well enough."""
 
@@ -67,7 +70,7 @@ class Limits(NamedTuple):
 
     def num_particles(self, recipe: Recipe) -> int:
         """Particles of an island: a whole number of batches, at least two unless islands would become too small."""
-        left = (1 - self._checks_share) * self.finite_budget - recipe.num_evaluations.total - CHECKS_COST.total
+        left = (1 - self._checks_share) * self.finite_budget - recipe.num_evaluations.total - SCORES_COST.total
         total = left / (cost_of_islands(recipe, _PARTICLES).total / _PARTICLES)
         # Draws that only get weights do not depend on each other, and large islands have less to do for each of them.
         most = _PARTICLES if recipe.num_steps > 1 else _WEIGHTED
@@ -79,7 +82,7 @@ class Limits(NamedTuple):
 
         `seconds` is what one island takes.
         """
-        num = ((1 - self._checks_share) * self.budget - spent.total - CHECKS_COST.total) / island.total
+        num = ((1 - self._checks_share) * self.budget - spent.total - SCORES_COST.total) / island.total
         if seconds > 0:
             num = min(num, ((1 - self._checks_share) * self.seconds - elapsed) / seconds)
         return max(0, math.floor(min(num, NUM_ISLANDS)))

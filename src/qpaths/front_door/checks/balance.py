@@ -1,40 +1,33 @@
-"""Checks of the draws in the end."""
+"""Scores and virials: means over draws of the target that are zero."""
 
-import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Rows
-from ..algorithms.continued import Draws, Drift, continued, size_for
-from ..algorithms.islands import Islands
-from ..arrays import quiet, softmax
-from ..cost import Cost
-from ..kernels import FrozenKernel
-from ..numerics import log_ess, log_mean_exp
-from ..recipe import Recipe
-from ..rows import Evaluator, evaluator_of
+from ...algorithms.islands import Islands
+from ...arrays import quiet
+from ...numerics import log_mean_exp
+from ...remarks import Finding
+from ...rows import Evaluator
+from ..limits import NUM_JUMPS, NUM_PROBES, SCORES_COST
+from ..sampler import listed
+from .base import Check, Run, Seen
 
 _ISLANDS_PER_DIMENSION = 10
 """Islands for each dimension, from which their means are regressed on each other."""
 _UNBALANCED, _NARROW = 1e-5, 1e-4
 """Probabilities of noise below which scores are said not to balance, and draws to be narrower than the target."""
-NUM_PROBES = 256
-"""Points beyond the draws at which a target without hard bounds must have mass."""
-_NUM_JUMPS, _NEAR, _JUMP, _JUMPING = 64, 0.2, 0.02, 0.04
-"""Draws near which jumps are looked for, how near in differences of draws, nats that are a jump, and their share."""
-_CONTINUED_SHARE, _CONTINUED_LEAST = 0.1, 10_000.0
-"""Of the evaluations of a run, those with which its draws are moved on, and how many these are at least."""
-_NUM_COMPARED = 4096
-"""Draws of a run with moves with which those that are moved on are compared."""
-COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * _NUM_JUMPS)
-"""Of the checks of scores, at most."""
+_NEAR, _JUMP, _JUMPING = 0.2, 0.02, 0.04
+"""How near to draws jumps are looked for, in differences of draws; nats that are a jump, and their share."""
 
 
 class Balance(NamedTuple):
-    """Whether means that are zero over draws from all of the target are zero over these draws."""
+    """Means that are zero over draws from all of the target, over these draws; both parts are in nats of log evidence.
+
+    Suppose that draws of a normal distribution miss a share p of its mass on one side. In these units their mean score
+    is then p to 2 p, their variance falls short by 2 p to 6 p, and the log evidence is off by p or a little more.
+    """
 
     imbalance: float = 0.0
     """Length of the mean score in units of the draws' own spread, less what noise makes of it."""
@@ -42,16 +35,6 @@ class Balance(NamedTuple):
     """By which share of its variance a coordinate falls short of the target, less noise; or all of them together."""
     where: tuple[int, ...] = ()
     """The coordinates that are narrow; none where only the sum of all is."""
-
-    @property
-    def error(self) -> float:
-        """What it adds to the standard error.
-
-        Suppose that draws of a normal distribution miss a share p of its mass on one side. In these units their mean
-        score is then p to 2 p, their variance falls short by 2 p to 6 p, and the log evidence is off by p or a little
-        more.
-        """
-        return float(math.hypot(self.imbalance, self.narrow))
 
 
 def balance(evaluator: Evaluator, islands: Islands) -> Balance:
@@ -118,38 +101,6 @@ def _intercept(
     return scores.mean(axis=0) - center @ coefficients, residual * leverage**0.5, freedom
 
 
-def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: float, stream: Any) -> tuple[Drift, Cost]:
-    """Whether the draws stay where they are when they are moved on; and the cost, at most what is left.
-
-    A tail or a ridge that every island reaches too rarely shows. A mode that no move leads to does not.
-    """
-    kernel: Any = recipe.kernel
-    log_weights = islands.log_weights.ravel()
-    weights = np.asarray(softmax(log_weights), float)
-    first, moves = stream.split(2)
-    num_values = 0 if recipe.num_steps == 1 else _NUM_COMPARED
-    most = min(max(_CONTINUED_SHARE * spent.total, _CONTINUED_LEAST), num_left) - num_values
-    size = size_for(most, kernel) if isinstance(kernel, FrozenKernel) else None
-    if size is None or not np.isfinite(weights).all():
-        return Drift(), Cost()
-    evaluator = evaluator_of(recipe.path, moves, with_slopes=kernel.with_slopes)
-
-    def rows(numbers: Any) -> Rows:
-        points = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:])[numbers], islands.samples)
-        return np.asarray(evaluator.layout.rows(points))
-
-    draws = Draws(rows, log_weights, weights, float(np.exp(log_ess(log_weights))))
-    if num_values:  # weights are ratios only where nothing was moved
-        chosen = draws.chosen(num_values, float(np.asarray(first.uniform((1,)))[0]))
-        values = evaluator.particles(rows(chosen), with_slopes=False)
-        ratios = np.asarray(evaluator.log_ratio(0.0, 1.0, values.features), float)
-        equal = np.full(num_values, 1 / num_values)
-        effective = min(draws.effective, float(num_values))
-        draws = Draws(lambda numbers: rows(chosen[numbers]), ratios, equal, effective)
-    drift, cost = continued(evaluator, kernel, draws, size, moves)
-    return drift, cost + Cost.values(num_values)
-
-
 def _draws_with_mass(evaluator: Evaluator, islands: Islands) -> Float[np.ndarray, "n d"]:
     """The first draws that have weight, two more than are looked at."""
     rows = np.asarray(evaluator.layout.rows(islands.samples), float)
@@ -161,7 +112,7 @@ def _has_jumps(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
 
     It is then a function with steps, and the identity has a term at each of them.
     """
-    start = rows[:_NUM_JUMPS]
+    start = rows[:NUM_JUMPS]
     change = _NEAR * (np.roll(start, 1, axis=0) - np.roll(start, 2, axis=0))
     ends = evaluator.waypoints(np.concatenate([start, start + change, start + 0.5 * change]))
     values = np.asarray(ends.features.log_target, float)
@@ -180,3 +131,18 @@ def _is_bounded(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
     # Differences of draws reach beyond them in every direction in which they spread.
     beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))
     return bool((np.asarray(evaluator.values(beyond[:NUM_PROBES]).log_target) == -np.inf).any())
+
+
+class Balanced(Check):
+    """Scores and virials of the draws."""
+
+    def look(self, run: Run) -> Seen:
+        if not run.kernel.with_slopes:
+            return Seen()
+        found, findings = balance(run.evaluator, run.islands), []
+        if found.imbalance > 0:
+            findings.append(Finding.SCORES(imbalance=found.imbalance))
+        if found.narrow > 0:
+            where = listed(found.where, run.names) or "all coordinates together"
+            findings.append(Finding.NARROW(where=where, short=found.narrow))
+        return Seen(tuple(findings), {"scores": found.imbalance, "virials": found.narrow}, SCORES_COST)

@@ -5,12 +5,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..algorithms.islands import Islands
-from ..arrays import logsumexp, softmax
-from ..numerics import log_ess
-from ..references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
-from ..rows import Evaluator
-from .sampler import coordinate_names
+from ...algorithms.islands import Islands
+from ...arrays import logsumexp, softmax
+from ...cost import Cost
+from ...numerics import log_ess
+from ...references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
+from ...remarks import Finding
+from ...rows import Evaluator
+from ..sampler import coordinate_names
+from .base import Check, Run, Seen
 
 _SIZES = ((3, 64), (2, 48))
 """Scans of each coordinate and points of each; the larger one that costs little is used."""
@@ -168,3 +171,15 @@ def _draws(evaluator: Evaluator, islands: Islands) -> tuple[Matrix, Line]:
 def _chosen(rows: Matrix, weights: Line, stream: Any, num: int) -> Matrix:
     cumulative = np.cumsum(weights)
     return rows[np.searchsorted(cumulative, np.asarray(stream.uniform((num,))) * cumulative[-1])]
+
+
+class Scanned(Check):
+    """Scans of each coordinate through draws."""
+
+    def look(self, run: Run) -> Seen:
+        missed, num = missed_modes(run.evaluator, run.islands, run.spent.total, run.left, run.stream.fold(1))
+        if not missed.error > 0:
+            return Seen(cost=Cost(target=num))
+        numbers = {"expected": missed.expected, "found": missed.found, "error": missed.error}
+        finding = Finding.MISSED_MODE(coordinate=missed.coordinate, **numbers)
+        return Seen((finding,), {"scans": missed.error}, Cost(target=num), missed.starts)

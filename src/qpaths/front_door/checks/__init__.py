@@ -1,0 +1,13 @@
+"""Checks of the final draws: what a run shows against its own answer, one file each."""
+
+from .balance import Balanced
+from .base import Check as Check
+from .base import Run as Run
+from .base import Seen as Seen
+from .base import look as look
+from .drift import Drifts
+from .known_modes import KnownModes
+from .scans import Scanned
+
+CHECKS: tuple[Check, ...] = (Balanced(), Drifts(), Scanned(), KnownModes())
+"""In this order: the last one looks where the others have found that mass is missing."""

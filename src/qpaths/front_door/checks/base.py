@@ -1,0 +1,107 @@
+"""The contract of checks of the final draws, and the loop over all of them."""
+
+import abc
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...algorithms.islands import Islands
+from ...arrays import softmax
+from ...cost import Cost
+from ...kernels import AbstractKernel
+from ...numerics import log_ess
+from ...recipe import Recipe
+from ...references.ascents import Mode
+from ...remarks import Remark
+from ...rows import Evaluator
+from ..ledger import Ledger
+from ..sampler import coordinate_names
+
+
+class Run:
+    """The draws of all islands of a run, and what checks need to look at them.
+
+    Attributes:
+        places: Points at which checks have found mass that the draws miss.
+    """
+
+    def __init__(
+        self,
+        evaluator: Evaluator,
+        kernel: AbstractKernel[Any],
+        recipe: Recipe,
+        islands: Islands,
+        ledger: Ledger,
+        stream: Any,
+    ):
+        self.evaluator, self.kernel, self.recipe, self.islands = evaluator, kernel, recipe, islands
+        self.ledger, self.stream, self.spent = ledger, stream, ledger.spent
+        self.places: list[np.ndarray] = []
+
+    @property
+    def left(self) -> float:
+        """Evaluations that checks may still take."""
+        return self.ledger.left
+
+    @property
+    def rows(self) -> np.ndarray:
+        """All draws."""
+        rows = np.asarray(self.evaluator.layout.rows(self.islands.samples), float)
+        return rows.reshape(-1, rows.shape[-1])
+
+    @property
+    def log_weights(self) -> np.ndarray:
+        """Their log weights."""
+        return self.islands.log_weights.ravel()
+
+    @property
+    def weights(self) -> np.ndarray:
+        """Their weights, which add up to one."""
+        return np.asarray(softmax(self.log_weights), float)
+
+    @property
+    def effective(self) -> float:
+        """How many independent draws they are worth."""
+        ancestors = float(np.sum(self.islands.stats["num_ancestors"], axis=0)[-1])
+        return min(float(np.exp(log_ess(self.log_weights))), ancestors)
+
+    @property
+    def names(self) -> list[str]:
+        """Those of the coordinates."""
+        return coordinate_names(self.evaluator.layout)
+
+
+class Seen(NamedTuple):
+    """What a check, or several of them, have seen in the draws."""
+
+    findings: tuple[Remark, ...] = ()
+    errors: Mapping[str, float] = MappingProxyType({})
+    """Nats that they add to the standard error, by the names of `ErrorParts`."""
+    cost: Cost = Cost()
+    places: np.ndarray | None = None
+    """Points at which there is mass that the draws miss."""
+    modes: tuple[Mode, ...] = ()
+    """Optima around which the draws miss mass."""
+
+
+class Check(abc.ABC):
+    """One look at the final draws. A new check is one file in this folder, and a line in `CHECKS`."""
+
+    @abc.abstractmethod
+    def look(self, run: Run) -> Seen:
+        """Return what the draws show, for at most what is left of the limits."""
+
+
+def look(run: Run, checks: Sequence[Check]) -> Seen:
+    """Return what all checks have seen, in turn; the ledger has their cost."""
+    found: list[Remark] = []
+    errors: Mapping[str, float] = MappingProxyType({})
+    modes: tuple[Mode, ...] = ()
+    for check in checks:
+        seen = check.look(run)
+        run.ledger.spend(seen.cost)
+        run.places += [] if seen.places is None else [seen.places]
+        found, errors, modes = [*found, *seen.findings], {**errors, **seen.errors}, modes + seen.modes
+    return Seen(tuple(found), errors, modes=modes)
