@@ -15,7 +15,7 @@ os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
 import jax
 import pytest
-from jaxtyping import _import_hook, install_import_hook
+from jaxtyping import _import_hook, config, install_import_hook
 
 jax.config.update("jax_enable_x64", True)
 
@@ -66,6 +66,14 @@ def _few_programs():
     yield
     jax.clear_caches()
     gc.collect()
+
+
+@pytest.fixture
+def as_a_user():
+    """Shapes and types of arguments are not checked, so that the errors are those that users see."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
 
 
 @pytest.fixture

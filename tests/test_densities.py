@@ -128,3 +128,48 @@ def test_a_network_with_functions_among_its_leaves(key):
     assert np.isfinite(result.log_evidence)
     direct = qp.SMC(64, qp.LinearSchedule(3), qp.RandomWalk(1)).run(qp.GeometricPath(base, density), key=key)
     assert np.isfinite(direct.log_evidence)
+
+
+@pytest.mark.parametrize("backend", ["jax", "numpy"])
+@pytest.mark.parametrize("batched", [False, True])
+def test_a_complex_log_density_is_an_error_in_every_door(backend, batched, key):
+    """The imaginary part was dropped, and the run was sound."""
+    if batched and backend == "jax":
+        pytest.skip("JAX vectorizes by itself")
+    xp = np if backend == "numpy" else jnp
+    complex_one = qp.Density(lambda x: -0.5 * xp.sum(x**2, axis=-1) + 0.5j, backend=backend, batched=batched)
+    prior = qp.Density(
+        lambda x: -0.5 * xp.sum(x**2, axis=-1),
+        lambda source: source.standard_normal(2) if backend == "numpy" else jax.random.normal(source, (2,)),
+        backend=backend,
+        batched=batched,
+    )
+    message = r"must return a real number, got complex128: .* return the real part"
+    with pytest.raises(TypeError, match="`target.log_prob` " + message):
+        qp.SMC(20, qp.LinearSchedule(3), qp.RandomWalk()).run(qp.GeometricPath(prior, complex_one), key=key)
+    with pytest.raises(TypeError, match="`log_density` " + message):
+        qp.evidence_from_draws(complex_one, np.random.default_rng(0).standard_normal((100, 2)), key=key)
+    if not batched:
+        parts = {"log_prior": prior.log_prob, "sample_prior": prior.sample, "backend": backend}
+        with pytest.raises(TypeError, match="`log_likelihood` " + message):
+            qp.evidence(**parts, log_likelihood=lambda x: complex_one.log_prob(x), key=key)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda x: qp.Normal(x, 1.0),
+        lambda x: qp.Normal(0.0, x),
+        lambda x: qp.StudentT(3.0, x, 1.0),
+        lambda x: qp.families.Gamma(x, 1.0),
+        lambda x: qp.families.GeneralizedPareto(0.5, 0.0, x),
+        lambda x: qp.families.QGaussian(1.5, x, 1.0),
+        lambda x: qp.families.Poisson(x),
+    ],
+)
+def test_a_density_of_one_number_takes_no_arrays(make, as_a_user):
+    """Six means gave draws of six equal numbers."""
+    make(jnp.asarray(1.0))
+    for array in (jnp.ones(6), np.ones(1)):
+        with pytest.raises(ValueError, match=r"must be a number, got an array of shape \(\d,\): .*MultivariateNormal"):
+            make(array)

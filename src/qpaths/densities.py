@@ -132,7 +132,7 @@ def ask(function: Callable[..., Any], name: str, x: Point, *arguments: Any) -> A
         raise QpathsError(
             f"`{name}` must return one number for one point, got {got}: sum over the coordinates and the data."
         )
-    return value
+    return check_real(name, value)
 
 
 def as_text(x: Point) -> str:
@@ -318,6 +318,7 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
 
     `name` is that of the density in errors: "base", "target", "log_prior".
     """
+    function = name if name.startswith("log_") else called(density, name)
     if is_numpy(density):
         if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(x)):
             raise QpathsTypeError(
@@ -325,16 +326,27 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
                 f"`jax.vmap` and `jax.grad`."
             )
         x = jax.tree.map(lambda leaf: np.asarray(leaf)[None] if density.batched else np.asarray(leaf), x)  # type: ignore[attr-defined]
-        return np.asarray(density.log_prob(x), float).reshape(())
+        return np.asarray(check_real(function, density.log_prob(x)), float).reshape(())
     value = jnp.asarray(density.log_prob(x))
+    check_real(function, value)
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
-        function = name if name.startswith("log_") else called(density, name)
         raise QpathsError(
             f"`{function}` must return one number for one point, got shape {value.shape} for a point of shape "
             f"{shapes}: sum over the coordinates, and pass one point at a time (`jax.vmap` makes a batch)."
         )
     return value if jnp.issubdtype(value.dtype, jnp.floating) else value.astype(float)
+
+
+def check_real(name: str, value: Any) -> Any:
+    """Return what a function returned, and raise where it is complex: the imaginary part would be dropped."""
+    if np.iscomplexobj(value):
+        raise QpathsTypeError(
+            f"`{name}` must return a real number, got {np.dtype(getattr(value, 'dtype', complex))}: the logarithm or "
+            f"root of a negative number may be the reason. Where the imaginary part is zero, return the real part "
+            f"(`x.real`)."
+        )
+    return value
 
 
 def sampler_of(density: DensityLike, name: str) -> Sampler:

@@ -208,3 +208,10 @@ def test_a_method_that_is_not_there(key):
 def test_bounds_without_exact_draws(key):
     with pytest.raises(TypeError, match="`target_samples` must be given: exact draws of the target"):
         qp.BDMC(8, qp.LinearSchedule(4), qp.HMC()).run(PATH, key=key)
+
+
+@pytest.mark.parametrize("name", ["budget", "seconds", "standard_error"])
+@pytest.mark.parametrize("value", ["100000", [1], True, 1j])
+def test_a_limit_that_is_no_number(name, value, key, as_a_user):
+    with pytest.raises(TypeError, match=rf"`{name}` must be a number, got .*: give one, such as"):
+        _evidence(key, **{name: value})

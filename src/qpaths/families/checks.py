@@ -9,6 +9,17 @@ from .._checks import is_concrete
 from .._types import ScalarLike
 
 
+def check_numbers(**values: Any) -> None:
+    """Raise where a parameter of a density on the real line is an array: all its draws would be the same number."""
+    for name, value in values.items():
+        if np.ndim(value):
+            raise ValueError(
+                f"`{name}` must be a number, got an array of shape {np.shape(value)}: this is the density of one "
+                f"number. For several take a multivariate density, such as `MultivariateNormal(mean, cov)`, or a prior "
+                f"with a density for each name."
+            )
+
+
 def check_positive(name: str, value: Any, hint: str) -> None:
     """Raise unless every entry is positive and finite."""
     if is_concrete(value) and not (np.asarray(value) > 0).all():

@@ -14,7 +14,7 @@ from jaxtyping import ArrayLike, Float, Real
 from .._checks import is_concrete
 from .._types import FloatArray, PRNGKey, RealLike, Scalar, ScalarLike
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_between, check_finite, check_positive
+from .checks import check_between, check_finite, check_numbers, check_positive
 
 
 class Poisson(AbstractExponentialFamily):
@@ -36,6 +36,7 @@ class Poisson(AbstractExponentialFamily):
     rate: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(rate=self.rate)
         check_positive("rate", self.rate, "it is the mean")
 
     def log_prob(self, x: ScalarLike) -> Scalar:

@@ -7,7 +7,7 @@ from jax import Array
 from .._types import PRNGKey, Scalar, ScalarLike
 from ..numerics import log1p
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_positive
+from .checks import check_numbers, check_positive
 from .dual import solve_root
 
 
@@ -32,6 +32,7 @@ class Gamma(AbstractExponentialFamily):
     rate: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(concentration=self.concentration, rate=self.rate)
         check_positive("concentration", self.concentration, "it is the shape parameter")
         check_positive("rate", self.rate, "it is the inverse of the scale")
 

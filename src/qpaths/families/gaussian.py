@@ -10,7 +10,7 @@ from jaxtyping import ArrayLike, Float, Real
 
 from .._types import PRNGKey, Scalar, ScalarLike
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_finite, check_positive, cholesky
+from .checks import check_finite, check_numbers, check_positive, cholesky
 from .elliptical import mix_scatter, symmetric_inverse
 
 
@@ -34,6 +34,7 @@ class Normal(AbstractExponentialFamily):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(loc=self.loc, scale=self.scale)
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the standard deviation")
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from .._types import PRNGKey, Scalar, ScalarLike
 from ..deformed import log_exp_delta, log_q_of_exp
 from .base import Parameters, ScaledMember
-from .checks import check_between, check_finite, check_positive
+from .checks import check_between, check_finite, check_numbers, check_positive
 from .q_family import AbstractQExponentialFamily, q_from_shape
 
 
@@ -37,6 +37,7 @@ class GeneralizedPareto(AbstractQExponentialFamily):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(shape=self.shape, loc=self.loc, scale=self.scale)
         check_between("shape", self.shape, -1, jnp.inf, "-1 is the uniform density, where q is infinite")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the scale")

@@ -12,7 +12,7 @@ from ..deformed import log_q_of_exp
 from ..numerics import promote_jax
 from . import elliptical
 from .base import Parameters, ScaledMember
-from .checks import check_between, check_finite, check_positive
+from .checks import check_between, check_finite, check_numbers, check_positive
 from .q_family import AbstractQExponentialFamily
 
 
@@ -97,6 +97,7 @@ class QGaussian(AbstractQGaussian):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(q=self.q, loc=self.loc, scale=self.scale)
         check_between("q", self.q, -jnp.inf, 3, "from 3 on the density cannot be normalized")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the standard deviation at q = 1")

@@ -11,7 +11,7 @@ from jaxtyping import ArrayLike, Float, Real
 from .._types import PRNGKey, Scalar, ScalarLike
 from . import elliptical
 from .base import Parameters, ScaledMember
-from .checks import check_finite, check_positive, cholesky
+from .checks import check_finite, check_numbers, check_positive, cholesky
 from .q_family import AbstractQExponentialFamily, q_from_df
 from .q_gaussian import AbstractQGaussian
 
@@ -41,6 +41,7 @@ class StudentT(AbstractQGaussian):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
+        check_numbers(df=self.df, loc=self.loc, scale=self.scale)
         check_positive("df", self.df, "the normal density, df -> inf, is `Normal`")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the scale, the square root of the scale matrix")

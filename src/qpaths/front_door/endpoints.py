@@ -24,6 +24,7 @@ from ..densities import (
     as_text,
     ask,
     check_backend,
+    check_real,
     evaluate,
     is_numpy,
     marked,
@@ -222,7 +223,7 @@ def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
 
 def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
     *data, x = data_and_x
-    log_prior = np.asarray(prior.log_prob(x), float)
+    log_prior = np.asarray(check_real("log_prior", prior.log_prob(x)), float)
     if log_prior.ndim == 0:
         return -np.inf if log_prior == -np.inf else log_prior + ask(likelihood, "log_likelihood", x, *data)
     # A prior that takes rows at once, with a likelihood that takes one point.

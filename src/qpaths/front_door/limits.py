@@ -1,6 +1,7 @@
 """When a call of `evidence` stops, and how its budget is split."""
 
 import math
+import numbers
 from typing import Any, NamedTuple
 
 from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
@@ -10,6 +11,7 @@ from ..remarks import Remark, Stop
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
+_SUCH_AS = {"budget": "100_000", "seconds": "60", "standard_error": "0.01"}
 _SMALLEST_BUDGET = 20_000
 _CEILING = 100 * BUDGET
 """Evaluations that a wanted standard error may cost where nothing else limits the run."""
@@ -41,6 +43,8 @@ class Limits(NamedTuple):
     def of(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> "Limits":
         """From what a user gives; an error where that makes no sense."""
         for name, value in (("budget", budget), ("seconds", seconds), ("standard_error", standard_error)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
+                raise TypeError(f"`{name}` must be a number, got {value!r}: give one, such as {_SUCH_AS[name]}.")
             if value is not None and not value > 0:
                 raise ValueError(f"`{name}` must be positive, got {value}.")
         if budget is not None and budget < _SMALLEST_BUDGET:

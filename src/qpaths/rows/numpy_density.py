@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..densities import PointError, called, forgiving_in
+from ..densities import PointError, called, check_real, forgiving_in
 from ..status import QpathsError
 from .executors import BATCH, spread_of_call
 from .identity import Identity
@@ -96,7 +96,7 @@ def _numpy_calls(
                 f"`{name}` raised {type(error).__name__} at {at} {first}: {error}. To go on without such points, wrap "
                 f"the function: `qpaths.forgiving(function)`."
             ) from error
-        return np.asarray(layout.rows(value) if is_point else value, float)
+        return np.asarray(check_real(name, layout.rows(value) if is_point else value), float)
 
     points = layout.points(positions)
     if batched:
