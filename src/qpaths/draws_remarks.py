@@ -29,6 +29,10 @@ class DrawsFinding(Kind):
         "the reference finds mass where there are no draws: its own estimate of the log evidence is {more:.2f} nats "
         "higher; run the sampler longer, or use `qpaths.evidence`"
     )
+    OTHER_DENSITY = (
+        "the draws do not come from the density: moves that leave it as it is change the draws in {what}; check that "
+        "model, data and units belong to these draws, and that the sampler reported no divergences"
+    )
     CHAINS_DISAGREE = (
         "the chains disagree (r-hat of the log density is {r_hat:.2f}): run the sampler longer, or from several starts"
     )

@@ -10,7 +10,7 @@ from jax.scipy.stats import cauchy, norm
 import qpaths as qp
 from qpaths.arrays import stream_of
 from qpaths.front_door.endpoints import model_path
-from qpaths.front_door.exchange import Axes, moved_draws, sign_probability, step_sizes
+from qpaths.front_door.exchange import Axes, draws_inside, moved_draws, sign_probability, step_sizes
 from qpaths.front_door.inputs import base_alone, log_mass, probe
 from qpaths.remarks import Finding, Level, Note
 from qpaths.rows import evaluator_of
@@ -134,10 +134,10 @@ def test_moved_draws_keep_the_density_they_have(key):
     evaluator = base_alone(_evaluator(lambda x: jnp.sum(norm.logpdf(x)), lambda key: jax.random.normal(key, (4,))))
     draw, move = stream_of(key, host=True).split(2)
     rows = evaluator.draw(draw, 8192)
-    scores = evaluator.particles(rows, with_slopes=True).slopes
+    drawn = draws_inside(evaluator, rows)
     axes = Axes.of(rows[:512])
-    steps = step_sizes(axes, rows[:512], scores[:512])
-    before, _, after = moved_draws(evaluator, rows, axes, steps, move)
+    steps = step_sizes(axes, rows[:512], drawn.slopes[:512])
+    before, after = rows, moved_draws(evaluator, drawn, axes, steps, move).position
     assert np.mean(before != after) > 0.5
     assert sign_probability(np.abs(after[:, 0]) - np.abs(before[:, 0])) > 1e-4
     # The half of the distance that is farther out does not have the density.

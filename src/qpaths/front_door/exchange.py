@@ -12,11 +12,10 @@ from ..kernels.gradient import LeapfrogParams
 from ..rows import OneDensity, Particles
 
 Matrix = Float[np.ndarray, "n d"]
-Inside = Float[np.ndarray, "m d"]
 Column = Float[np.ndarray, " n"]
 Square = Float[np.ndarray, "d d"]
 
-_NUM_MOVES = 3
+NUM_MOVES = 3
 """Evaluations for each draw."""
 _SMALLEST, _LARGEST = 0.4, 1.4
 """Step sizes as a share of the width of the narrowest part."""
@@ -81,40 +80,41 @@ def step_sizes(axes: Axes, rows: Matrix, scores: Matrix | None) -> np.ndarray:
     return steps / len(steps) ** 0.25
 
 
-def moved_draws(
-    evaluator: OneDensity, rows: Matrix, axes: Axes, steps: np.ndarray, stream: Any
-) -> tuple[Inside, Inside | None, Inside]:
-    """Draws where the density is positive, the scores there, and where a reversible kernel took each of them.
+def draws_inside(evaluator: OneDensity, rows: Matrix) -> Particles:
+    """Evaluate draws, and keep those where the density is positive."""
+    particles = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
+    inside = np.isfinite(particles.features)
+    return jax.tree.map(lambda leaf: leaf[inside], particles)
+
+
+def moved_draws(evaluator: OneDensity, particles: Particles, axes: Axes, steps: np.ndarray, stream: Any) -> Particles:
+    """Move each draw by a reversible kernel.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.
     """
-    particles = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
-    inside = np.isfinite(particles.features)
-    particles = jax.tree.map(lambda leaf: leaf[inside], particles)
     sizes, moves = stream.split(2)
     num = len(particles.position)
     size = np.exp(np.log(_SMALLEST) + np.log(_LARGEST / _SMALLEST) * sizes.uniform((num,)))
     factor = (axes.spread[:, None] * axes.rotation * steps)[None]
     if evaluator.with_slopes:
-        moved = _by_leapfrog(evaluator, particles, LeapfrogParams(factor, size), moves.rows(num))
-        return particles.position, particles.slopes, moved
-    return particles.position, None, _by_walking(evaluator, particles, factor, size, moves.rows(num))
+        return _by_leapfrog(evaluator, particles, LeapfrogParams(factor, size), moves.rows(num))
+    return _by_walking(evaluator, particles, factor, size, moves.rows(num))
 
 
-def _by_leapfrog(evaluator: Any, particles: Particles, params: LeapfrogParams, rows: Any) -> Matrix:
+def _by_leapfrog(evaluator: Any, particles: Particles, params: LeapfrogParams, rows: Any) -> Particles:
     """After one move of Hamiltonian Monte Carlo."""
-    kernel = HMC(1, _NUM_MOVES, step_size=1.0, jitter=0.0)
-    return kernel.move(evaluator, 0.0, particles, rows, params)[0].position
+    kernel = HMC(1, NUM_MOVES, step_size=1.0, jitter=0.0)
+    return kernel.move(evaluator, 0.0, particles, rows, params)[0]
 
 
-def _by_walking(evaluator: Any, particles: Particles, factor: Any, size: Column, rows: Any) -> Matrix:
+def _by_walking(evaluator: Any, particles: Particles, factor: Any, size: Column, rows: Any) -> Particles:
     """After some moves of a random walk."""
-    kernel = RandomWalk(_NUM_MOVES)
-    noise, uniform = kernel.randomness(rows, particles.position, _NUM_MOVES)
+    kernel = RandomWalk(NUM_MOVES)
+    noise, uniform = kernel.randomness(rows, particles.position, NUM_MOVES)
     params = 2 / particles.position.shape[1] ** 0.25 * factor
     for one, accepts in zip(size[:, None] * noise, uniform, strict=True):
         particles, _ = kernel.transition(evaluator, 0.0, particles, (one, accepts), params)
-    return particles.position
+    return particles
 
 
 def sign_probability(differences: Column) -> float:

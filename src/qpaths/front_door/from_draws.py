@@ -14,16 +14,18 @@ from ..adapters.model import Model
 from ..arrays import quiet, sigmoid, stream_of
 from ..autocorrelation import effective_size, r_hat
 from ..cost import Cost
-from ..densities import DensityLike, as_density, has_gradient
+from ..densities import DensityLike, as_density, has_gradient, marked
 from ..draws_remarks import DrawsFinding, DrawsNote
 from ..estimators import bridge
 from ..remarks import Remark
 from ..results import Result, Status
-from ..rows import HostDensities, Layout
+from ..rows import HostDensities, Layout, OneDensity
 from ..standard_errors import importance_log_evidence
 from ..verdict import Verdict
+from .chains import drifting
 from .endpoints import marked_if_blind, path_given, with_names
 from .proposals import NUM_STARTS, mode_elsewhere, points_as_text, reference_for, wide_density
+from .sampler import coordinate_names, listed
 
 Chains = Float[np.ndarray, "chains n d"]
 
@@ -48,8 +50,9 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
 
     A reference distribution is fitted to one half of each chain, and bridges to the other half (Meng and Wong, 1996);
     then the halves change places. The standard error counts the autocorrelation of the draws. Ascents from the prior,
-    or from far around the draws, look for modes that the draws miss; what they find is a warning. A mode that neither
-    finds goes unseen: `qpaths.evidence` starts from the prior and does not depend on a sampler.
+    or from far around the draws, look for modes that the draws miss. Reversible moves must leave the draws as they are,
+    on average, or they come from another density. What these find is a warning. A mode that nothing finds goes unseen:
+    `qpaths.evidence` starts from the prior and does not depend on a sampler.
 
         result = qpaths.evidence_from_draws(from_numpyro(model, y), mcmc, key=jax.random.key(0))
 
@@ -73,10 +76,13 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     if inner is None:
         inner = wide_density(rows, layout)
     densities = HostDensities(layout, with_slopes)
-    log_target, slopes = densities.at({"target": target}, rows, with_slopes=with_slopes)[0]
+    alone = OneDensity(target, "target", densities, with_slopes)
+    at = alone.particles(rows, with_slopes=with_slopes)
+    log_target = at.features
     _check_values(log_target, layout, rows)
-    scores = slopes.reshape(chains.shape) if with_slopes else None
-    cost = Cost(target_gradient=len(rows)) if with_slopes else Cost(target=len(rows))
+    scores = at.slopes.reshape(chains.shape) if with_slopes else None
+    drifts, num = drifting(alone, at, chains.shape[:2], coordinate_names(layout), stream.fold(3))
+    cost = Cost(target_gradient=len(rows) + num) if with_slopes else Cost(target=len(rows) + num)
     half = chains.shape[1] // 2
     early, late = slice(0, half), slice(half, 2 * half)
     bridges = []
@@ -85,7 +91,7 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
         reference = reference_for(chains[:, fitted].reshape(-1, layout.dimension), own, inner, layout)
         bridges.append(_bridge(densities, reference, target, chains[:, used], stream.fold(number)))
         cost += Cost(target=chains[:, used].size // layout.dimension * (1 + _PROPOSED))
-    found, extra = _findings(bridges, log_target.reshape(chains.shape[:2]))
+    found, extra = _findings(bridges, log_target.reshape(chains.shape[:2]), drifts)
     where = "the prior" if isinstance(model, Model) else "far around the draws"
     if with_slopes:
         starts = np.asarray(densities.draw(inner, stream.fold(2), NUM_STARTS), float)
@@ -123,7 +129,7 @@ def _prepared(model: Any, draws: Any) -> tuple[Chains, Layout, DensityLike, Any]
         target: Any = path_given(model.prior, model.log_likelihood, model.data).target
         inner = model.prior
     else:
-        points, target, inner = flat, as_density(model, "log_density"), None
+        points, target, inner = flat, marked(as_density(model, "log_density"), called="log_density"), None
     points = jax.tree.map(lambda leaf: np.asarray(leaf, jax.dtypes.canonicalize_dtype(float)), points)
     layout = Layout.of(jax.tree.map(lambda leaf: leaf[0], points))
     rows = np.asarray(layout.rows(points), float)
@@ -193,8 +199,8 @@ def _pooled_error(first: _Bridge, second: _Bridge) -> float:
     return max(own, math.sqrt(0.5 * (own**2 + seen**2)))
 
 
-def _findings(bridges: list[_Bridge], log_target: np.ndarray) -> tuple[list[Remark], float]:
-    """What looks unreliable, and what it adds to the standard error."""
+def _findings(bridges: list[_Bridge], log_target: np.ndarray, drifts: list[str]) -> tuple[list[Remark], float]:
+    """What looks unreliable, and what it adds to the standard error; `drifts` is what moves change in the draws."""
     found: list[Remark] = []
     extra = 0.0
     first, second = bridges
@@ -205,6 +211,10 @@ def _findings(bridges: list[_Bridge], log_target: np.ndarray) -> tuple[list[Rema
     if more > max(_UNUSUAL * math.hypot(alone, error / 2), _SMALLEST):
         found.append(DrawsFinding.MISSED_MASS(more=more))
         extra += more
+    if drifts:
+        found.append(DrawsFinding.OTHER_DENSITY(what=listed(range(len(drifts)), drifts)))
+        # The estimate of the reference alone does not use the draws.
+        extra = max(extra, abs(more) + alone)
     difference = abs(first.value - second.value)
     if difference > max(_UNUSUAL * error, _SMALLEST):
         found.append(DrawsFinding.HALVES_DISAGREE(difference=difference, error=error))

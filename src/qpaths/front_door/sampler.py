@@ -10,7 +10,7 @@ from jaxtyping import Float
 from ..arrays import quiet, sigmoid
 from ..remarks import Finding, Remark
 from ..rows import Layout, OneDensity
-from .exchange import MOST_SQUARED, Axes, Column, Matrix, moved_draws, sign_probability, step_sizes
+from .exchange import MOST_SQUARED, Axes, Column, Matrix, draws_inside, moved_draws, sign_probability, step_sizes
 
 _NUM_CONFIRMED = 2048
 """Draws at which a suspicion is confirmed."""
@@ -70,10 +70,10 @@ def sampler_findings(evaluator: OneDensity, rows: Matrix, stream: Any) -> list[R
     if not suspects:
         return []
     draw, move = stream.split(2)
-    fresh = np.asarray(evaluator.draw(draw, _NUM_CONFIRMED), float)
-    fresh, fresh_scores, moved = moved_draws(evaluator, fresh, axes, step_sizes(axes, rows, scores), move)
-    confirmed = _confirmed(suspects, axes.extended(fresh), axes.extended(moved))
-    return _named(confirmed, fresh, fresh_scores, axes, names)
+    fresh = draws_inside(evaluator, np.asarray(evaluator.draw(draw, _NUM_CONFIRMED), float))
+    moved = moved_draws(evaluator, fresh, axes, step_sizes(axes, rows, scores), move)
+    confirmed = _confirmed(suspects, axes.extended(fresh.position), axes.extended(moved.position))
+    return _named(confirmed, fresh.position, fresh.slopes, axes, names)
 
 
 def _everything(dimension: int, num_extended: int) -> list[Suspect]:
