@@ -25,9 +25,7 @@ jax.config.update("jax_enable_x64", True)
 from benchmarks.suites.problems import dimension_of  # noqa: E402
 from benchmarks.suites.public.targets import PROBLEMS  # noqa: E402
 from benchmarks.suites.runner import append, commit, key_of, read, run, show  # noqa: E402
-from qpaths.references.composed import ComposedMap  # noqa: E402
-from qpaths.references.maps import TriangularMap  # noqa: E402
-from qpaths.references.pulled import PulledMap  # noqa: E402
+from qpaths.maps import Chain  # noqa: E402
 from qpaths.references.reference import Reference  # noqa: E402
 from qpaths.search import start, state  # noqa: E402
 from qpaths.search.proposers import ascents, drivers, known, prior, refined, scans  # noqa: E402
@@ -35,7 +33,7 @@ from qpaths.search.proposers import ascents, drivers, known, prior, refined, sca
 NAMES = ("sonar", "brownian", "lgcp30", "credit", "normal500")
 WANTED = 0.2
 COLUMNS = ("target", "dimension", "run", "CPU seconds", "finding", "using", "share of finding", "share of both")
-MAP_METHODS = ("to_noise", "to_points", "slope_of_points", "slopes_of_noise")
+MAP_METHODS = ("forward", "inverse", "log_volume", "pull_back", "push_forward")
 
 
 class Clock:
@@ -76,8 +74,7 @@ def watch(clock):
     for module in MODULES:
         for name, function in list(finders(module)):
             setattr(module, name, clock.timed("finding", function))
-    owners = [(Reference, ("given_inner", "draw_rows"))]
-    owners += [(owner, MAP_METHODS) for owner in (TriangularMap, PulledMap, ComposedMap)]
+    owners = [(Reference, ("given_inner", "draw_rows")), (Chain, MAP_METHODS)]
     for owner, names in owners:
         for name in names:
             setattr(owner, name, clock.timed("using", getattr(owner, name)))

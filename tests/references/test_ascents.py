@@ -100,9 +100,9 @@ def test_shares_of_two_modes():
     found, _ = ascents(two_modes, 3, 4.0)
     components, shares = found.components
     np.testing.assert_allclose(shares, [0.7, 0.3], atol=1e-6)
-    np.testing.assert_allclose([c.map.center[0] for c in components], [-6.0, 6.0], atol=1e-4)
+    np.testing.assert_allclose([c.map.layers[0].center[0] for c in components], [-6.0, 6.0], atol=1e-4)
     df = components[0].df
-    factor = components[0].map.factor  # a vector, because the coordinates do not depend on each other
+    factor = components[0].map.layers[0].scale  # a vector, because the coordinates do not depend on each other
     np.testing.assert_allclose(factor**2 * df / (df - 2), np.full(3, 0.0625), atol=1e-6)
 
 
@@ -176,7 +176,7 @@ def test_independent_coordinates_need_no_matrix():
     np.testing.assert_allclose(mode.precision, 1 / deviations**2, rtol=1e-4)
     assert abs(mode.log_mass) < 1e-3
     (component,), _ = found.components
-    assert component.map.means is None
+    assert component.map.layers[0].scale.ndim == 1
 
 
 def test_a_single_tie_needs_the_whole_matrix():

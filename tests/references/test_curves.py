@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from qpaths.references.curves import fit_map
+from qpaths.references.curves import fit_map, slopes_of
 from qpaths.remarks import Refusal
 
 NUM = 2048
@@ -27,9 +27,9 @@ def test_curved_draws_become_plain_noise(make, drivers):
     draws = make(np.random.default_rng(0))
     component = fit_map(draws).fitted
     fitted = component.map
-    bends = sum((part != 0).any(axis=0) for part in (fitted.squares, fitted.slopes) if part is not None) > 0
-    assert set(fitted.order[bends].tolist()) == drivers
-    noise = fitted.to_noise(draws)[0] * ((component.df - 2) / component.df) ** 0.5
+    conditional, permute, _ = fitted.layers
+    assert set(permute.order[conditional.features[0].bending()].tolist()) == drivers
+    noise = fitted.inverse(draws).noise * ((component.df - 2) / component.df) ** 0.5
     np.testing.assert_allclose(np.cov(noise.T), np.eye(draws.shape[1]), atol=0.1)
     assert abs(np.corrcoef(np.log(np.abs(noise[:, 1])), noise[:, 0])[0, 1]) < 0.1
 
@@ -38,8 +38,9 @@ def test_the_law_of_a_funnel_is_right_where_the_draws_end():
     """Draws without the neck: the log scale still has slope one half, so that the map reaches into it."""
     draws = funnel(np.random.default_rng(1))
     fitted = fit_map(draws[draws[:, 3] > -2]).fitted.map
-    assert fitted.order[0] == 3
-    slopes = fitted.slopes[1:, 0] / fitted.scale[3]
+    _, permute, scale = fitted.layers
+    assert permute.order[0] == 3
+    slopes = slopes_of(fitted)[1:, 0] / scale.scale[3]
     np.testing.assert_allclose(slopes, 0.5, atol=0.05)
 
 

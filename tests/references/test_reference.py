@@ -7,9 +7,9 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
+from qpaths.maps import Bends, Chain, Conditional
 from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal
-from qpaths.references.maps import TriangularMap
 from qpaths.references.reference import Reference, share_lost, share_outside
 from qpaths.remarks import Refusal
 from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, layout_of
@@ -29,9 +29,9 @@ def test_scores_make_a_normal_target_exact(normal):
     scores = -np.linalg.solve(covariance, (x - mean).T).T
     fitted = fit_reference(x, scores).fitted
     scale = covariance * (fitted.df - 2) / fitted.df
-    np.testing.assert_allclose(fitted.map.factor @ fitted.map.factor.T, scale, rtol=1e-9)
-    np.testing.assert_allclose(fitted.map.center, mean, atol=1e-9)
-    assert np.abs(fit_reference(x).fitted.map.center - mean).max() > 0.1
+    np.testing.assert_allclose(fitted.map.layers[0].factor @ fitted.map.layers[0].factor.T, scale, rtol=1e-9)
+    np.testing.assert_allclose(fitted.map.layers[0].center, mean, atol=1e-9)
+    assert np.abs(fit_reference(x).fitted.map.layers[0].center - mean).max() > 0.1
 
 
 def test_degrees_of_freedom_follow_the_tails():
@@ -106,7 +106,7 @@ def test_what_cannot_be_fitted_is_refused():
 def test_scores_that_say_nothing_are_left_aside():
     x = np.random.default_rng(5).standard_normal((100, 2))
     with_zeros, without = fit_reference(x, np.zeros((100, 2))).fitted, fit_reference(x).fitted
-    np.testing.assert_allclose(with_zeros.map.center, without.map.center)
+    np.testing.assert_allclose(with_zeros.map.layers[0].center, without.map.layers[0].center)
 
 
 def test_reference_is_normalized_and_draws_what_it_says(key):
@@ -174,7 +174,7 @@ def _steep(slope):
     """Coordinate 0 drives the scale of coordinate 1, to which coordinate 2 adds standard noise."""
     means, slopes = np.zeros((3, 3)), np.zeros((3, 3))
     means[2, 1], slopes[1, 0] = 1.0, slope
-    steep = TriangularMap.of(np.zeros(3), np.ones(3), np.arange(3), means, np.zeros(3), None, slopes)
+    steep = Chain.of(Conditional.of(means, np.zeros(3), Bends(None, slopes)))
     base = qp.MultivariateNormal(jnp.zeros(3), jnp.eye(3))
     return Reference((Component(30.0, steep),), np.ones(1), base, 0.05, Layout.of(jnp.zeros(3)))
 

@@ -9,16 +9,18 @@ from scipy.stats import kstest, norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream, TracedStream
-from qpaths.references.components import Component, Wells
-from qpaths.references.maps import TriangularMap
+from qpaths.maps import Chain, Marginal, Permute, Scale
+from qpaths.references.components import Component
 from qpaths.references.wells import fit_mixtures, fit_wells, masses, modes, scan
 from qpaths.rows import evaluator_of
 
-WELLS = Wells(
+WELLS = Marginal(
     np.array([[0.3, 0.7], [0.1, 0.9]]), np.array([[-2.0, 1.0], [0.0, 3.0]]), np.array([[0.3, 0.5], [1.0, 0.2]])
 )
-MAP = TriangularMap.of(
-    np.array([1.0, -1.0, 0.5]), np.array([2.0, 0.5, 1.0]), np.array([2, 0, 1]), None, np.array([0.1, 0.0, -0.2])
+MAP = Chain.of(
+    Scale(np.zeros(3), np.exp([0.1, 0.0, -0.2])),
+    Permute(np.array([2, 0, 1])),
+    Scale(np.array([1.0, -1.0, 0.5]), np.array([2.0, 0.5, 1.0])),
 )
 COMPONENT = Component(6.0, MAP, WELLS)
 
@@ -40,7 +42,8 @@ def mixture_cdf(z, shares, centers, scales):
 
 def test_density_of_wells_is_that_of_the_mixtures():
     x = np.random.default_rng(0).normal(size=(50, 3))
-    noise, log_volume = MAP.to_noise(x)
+    at = MAP.inverse(x)
+    noise, log_volume = at.noise, -MAP.log_volume(at)
     parts = [
         np.log(np.sum(WELLS.shares[j] * norm.pdf(noise[:, j, None], WELLS.centers[j], WELLS.scales[j]), axis=1))
         for j in (0, 1)
@@ -55,7 +58,7 @@ def test_density_of_wells_is_that_of_the_mixtures():
 
 @pytest.mark.parametrize("stream", [HostStream((1,)), TracedStream(jax.random.key(1))])
 def test_draws_of_wells_have_their_density(stream):
-    noise = np.asarray(MAP.to_noise(np.asarray(COMPONENT.draw(stream, 4000)))[0])
+    noise = np.asarray(MAP.inverse(np.asarray(COMPONENT.draw(stream, 4000))).noise)
     for j in (0, 1):
         parts = WELLS.shares[j], WELLS.centers[j], WELLS.scales[j]
         assert kstest(noise[:, j], mixture_cdf, args=parts).pvalue > 1e-3
@@ -66,7 +69,7 @@ def test_scans_find_wells_and_their_shares_though_the_draws_have_lost_one():
     rng = np.random.default_rng(2)
     draws = np.column_stack([1.75 + 0.2 * rng.standard_normal(200), rng.standard_normal(200)] * 2)
     found = fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated=False)
-    assert found.map.order.tolist() == [0, 2, 1, 3]
+    assert found.map.layers[1].order.tolist() == [0, 2, 1, 3]
     grid = np.linspace(-4, 4, 4001)
     density = np.exp(0.5 * grid + 6 * grid**2 - grid**4)
     share = density[grid > 0].sum() / density.sum()
@@ -88,7 +91,9 @@ def test_correlations_of_the_other_coordinates_come_from_the_draws():
 def test_draws_that_do_not_vary_are_no_bare_error():
     draws = np.random.default_rng(5).standard_normal((600, 4))
     draws[:, 3] = 0.5
-    assert fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated=True).map.means is None
+    assert fit_wells(evaluator(wells_and_others, 4), draws, HostStream((3,)), correlated=True).map.layers[
+        0
+    ].scale.shape == (4,)
 
 
 def test_groups_that_differ_in_all_coordinates_are_not_wells():

@@ -43,7 +43,7 @@ def tuned():
 def test_reference_shortens_the_path(tuned):
     path, schedule, kernel = tuned
     assert isinstance(path.base, Reference)
-    np.testing.assert_allclose(path.base.components[0].map.center, MEANS[0], atol=1e-6)
+    np.testing.assert_allclose(path.base.components[0].map.layers[0].center, MEANS[0], atol=1e-6)
     assert schedule.betas.size <= 3
     assert not kernel.needs_fit
     assert tuned.num_evaluations.total <= 25_000

@@ -177,7 +177,7 @@ def log_mass(evaluator: OneDensity, positions: Rows, stream: Any) -> tuple[float
     if fitted is None:
         return None
     rows = to_host(evaluator.draw(draw, len(positions))), fitted.draw(propose, len(positions))
-    drawn, proposed = (evaluator.values(row) - to_host(fitted.log_prob_and_slope(row)[0]) for row in rows)
+    drawn, proposed = (evaluator.values(row) - to_host(fitted.log_prob(row)) for row in rows)
     value = float(bridge(proposed[None], -drawn[None])[0])
     shares = sigmoid(proposed - value), sigmoid(value - drawn)
     error = float(sum(np.var(share) / np.mean(share) ** 2 / share.size for share in shares)) ** 0.5

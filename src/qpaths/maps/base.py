@@ -80,11 +80,6 @@ class Chain(AbstractLayer):
     def is_linear(self) -> bool:
         return all(layer.is_linear for layer in self.layers)
 
-    @property
-    def num_drivers(self) -> int:
-        """The first coordinates of the noise that drive all others; 0 in a map without drivers."""
-        return getattr(self.layers[0], "num_drivers", 0) if self.layers else 0
-
     def forward(self, noise: Rows) -> At:
         ats, points = [], noise
         for layer in self.layers:

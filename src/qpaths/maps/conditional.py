@@ -18,7 +18,7 @@ from .._modules import Module
 from .._types import AnyArray, FloatArray, Rows
 from ..arrays import namespace
 from .base import AbstractLayer, At, Slopes
-from .features import AbstractFeatures, Drivers
+from .features import AbstractFeatures
 
 
 class Pulls(Module):
@@ -90,11 +90,6 @@ class Conditional(AbstractLayer):
     @property
     def dimension(self) -> int:
         return self.log_scales.shape[0]
-
-    @property
-    def num_drivers(self) -> int:
-        """The first coordinates that drive all others."""
-        return sum(part.num_drivers for part in self.features if isinstance(part, Drivers))
 
     def rescaled(self, factor: float) -> "Conditional":
         """Return the layer for noise that is multiplied by a number first."""

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from .. import maps
 from ..arrays import one_thread, quiet, softmax
 from ..remarks import Refusal
 from .climb import Climbable, Climbed, End, Scale, Starts, climb, joined, minus_hessians
 from .components import Component
-from .maps import TriangularMap
 
 NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""
@@ -100,7 +100,7 @@ def component_at(mode: Mode) -> Component:
     """Return the Student-t distribution with the curvature of a mode."""
     df = max(_LIGHTEST, float(len(mode.position)))
     if mode.precision.ndim == 1:
-        return Component(df, TriangularMap.diagonal(mode.position, np.sqrt((df - 2) / df / mode.precision)))
+        return Component(df, maps.Chain.of(maps.Scale(mode.position, np.sqrt((df - 2) / df / mode.precision))))
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import jax
 
 from .._types import Point, Rows, Vector
-from ..arrays import quiet
+from ..arrays import namespace, quiet
 from ..densities import DensityLike
-from ..rows import AbstractDensities, Layout
-from .composed import AnyMap
+from ..maps import Chain
+from ..rows import Layout, PlainDensities
 
 
 @jax.tree_util.register_dataclass
@@ -22,7 +22,7 @@ class MappedLayout:
     """A layout whose flat vectors are noise; points are those of the inner layout."""
 
     inner: Layout = dataclasses.field(metadata={"static": True})
-    map: AnyMap
+    map: Chain
 
     @property
     def dimension(self) -> int:
@@ -34,21 +34,25 @@ class MappedLayout:
 
     def points(self, rows: Any) -> Point:
         flat = rows.reshape(-1, rows.shape[-1])
-        return self.inner.points(self.map.to_points(flat)[0].reshape(rows.shape))
+        return self.inner.points(self.map.forward(flat).points.reshape(rows.shape))
 
     def rows(self, points: Point) -> Any:
         rows = self.inner.rows(points)
-        return self.map.to_noise(rows.reshape(-1, rows.shape[-1]))[0].reshape(rows.shape)
+        return self.map.inverse(rows.reshape(-1, rows.shape[-1])).noise.reshape(rows.shape)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
-class MappedDensities(AbstractDensities):
-    """Evaluates at the points of a map, and returns densities and slopes in its noise."""
+class MappedDensities(PlainDensities):
+    """Evaluates at the points of a map, and returns densities and slopes in its noise.
+
+    A reference with this map needs no map at the noise. One product with a dense map makes points, and one for each of
+    the user's densities brings its slopes back.
+    """
 
     inner: Any
     """Densities in points; JAX puts other things in their place where it takes the tree apart."""
-    map: AnyMap
+    map: Chain
 
     @property
     def xp(self) -> Any:
@@ -66,20 +70,35 @@ class MappedDensities(AbstractDensities):
 
     @quiet()
     def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
-        return self.map.to_noise(self.inner.draw(density, stream, num))[0]
+        return super().draw(_in_noise(density), stream, num)
 
     @quiet()
     def at(
         self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool
     ) -> list[tuple[Vector, Rows | None]]:
-        points, log_volume = self.map.to_points(positions)
-        values, slopes = zip(*self.inner.at(densities, points, with_slopes=with_slopes), strict=True)
-        shifted = [(value + log_volume).astype(value.dtype) for value in values]
+        densities = {name: _in_noise(density) for name, density in densities.items()}
+        return super().at(densities, positions, with_slopes=with_slopes)
+
+    def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
+        return self.map.inverse(self.inner._drawn(density, stream, num)).noise
+
+    def _evaluated(
+        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
+    ) -> list[tuple[Vector, Rows | None]]:
+        at = self.map.forward(positions)
+        found = self.inner._evaluated(densities, at.points, with_slopes)
+        log_volume = self.map.log_volume(at)
+        values = [(value + log_volume).astype(value.dtype) for value, _ in found]
         if not with_slopes:
-            return [(value, None) for value in shifted]
-        by_noise = self.map.slopes_of_noise(points, positions, list(slopes))
-        return [(value, slope.astype(positions.dtype)) for value, slope in zip(shifted, by_noise, strict=True)]
+            return [(value, None) for value in values]
+        slopes = self.map.pull_back(at, namespace(positions).stack([slope for _, slope in found]))
+        return [(value, slope.astype(positions.dtype)) for value, slope in zip(values, slopes, strict=True)]
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
-        points, _ = self.map.to_points(positions)
-        return points, None if score is None else self.map.slope_of_points(points, positions, score)
+        at = self.map.forward(positions)
+        return at.points, None if score is None else self.map.push_forward(at, score)
+
+
+def _in_noise(density: Any) -> Any:
+    """Return a reference in the coordinates of its map, and other densities as they are."""
+    return getattr(density, "in_noise", density)

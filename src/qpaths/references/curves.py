@@ -12,13 +12,11 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..arrays import one_thread, quiet
+from ..maps import Bends, Chain, Conditional, Permute, Pulls, Scale
 from ..maps.regression import clear_terms, least_squares
 from ..remarks import Refusal
 from .components import Component
-from .composed import ComposedMap
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal
-from .maps import TriangularMap
-from .pulled import fit_pulls
 
 _HEAVIEST, _LIGHTEST = 5.0, 10.0
 """Degrees of freedom of the noise: heavy, since a coordinate that drives others may end too early in the draws."""
@@ -34,6 +32,10 @@ _OUTER = 0.02
 """Share of the draws on either side that are pulled in before a mean is taken away."""
 _LARGEST = 250
 """Dimensions up to which curves are looked for."""
+_GRID = np.exp(np.linspace(-9.0, 15.0, 49))
+"""Precisions of pulls that are tried, in units of a coordinate's own standardized scale."""
+_PULL_GAIN = 5.0
+"""Nats that the pull of a coordinate must gain over all draws."""
 
 
 class _Regression(NamedTuple):
@@ -56,7 +58,7 @@ class _Terms(NamedTuple):
 _NONE = _Terms(np.zeros(0, int), np.zeros(0, int))
 
 
-def fit_map(positions: Any, scores: Any = None, frame: TriangularMap | None = None) -> Fit:
+def fit_map(positions: Any, scores: Any = None, frame: Chain | None = None) -> Fit:
     """A Student-t distribution through a triangular map, curved where that is better on draws that were left out.
 
     The linear map is fitted to draws and scores (`fit_reference`), the curved one to draws alone. A curved map in the
@@ -65,23 +67,23 @@ def fit_map(positions: Any, scores: Any = None, frame: TriangularMap | None = No
     x = np.asarray(positions, float)
     with one_thread(), quiet():
         linear = fit_reference(x, scores)
-        curved: TriangularMap | ComposedMap | None
         curved, gain = _fit_curved(x)
         if frame is not None:
             # A linear map has the same likelihood in both, so that gains over it can be compared.
-            inner, inner_gain = _fit_curved(frame.to_noise(x)[0])
+            inner, inner_gain = _fit_curved(frame.inverse(x).noise)
             if inner is not None and inner_gain > gain + _GAIN:
-                curved = ComposedMap(inner, frame)
+                curved = Chain.of(inner, frame)
         if curved is None:
             return linear
-        noise, _ = curved.to_noise(x)
+        noise = curved.inverse(x).noise
         if not np.isfinite(noise).all() or looks_bimodal(noise):
             return Fit(None, Refusal.SEVERAL_GROUPS) if linear.fitted is None else linear
         df = float(np.clip(degrees_of_freedom(noise), _HEAVIEST, _LIGHTEST))
-        return Fit(Component(df, _shrunk(curved, ((df - 2) / df) ** 0.5)), None)
+        first: Any = curved.layers[0]
+        return Fit(Component(df, Chain.of(first.rescaled(((df - 2) / df) ** 0.5), *curved.layers[1:])), None)
 
 
-def best_fit(positions: Any, scores: Any, of_base: TriangularMap, frame: TriangularMap | None = None) -> Fit:
+def best_fit(positions: Any, scores: Any, of_base: Chain, frame: Chain | None = None) -> Fit:
     """The most likely of three maps of draws: fitted as they are, or after a map of the base, with pulls or without."""
     x = np.asarray(positions, float)
     plain = fit_map(x, scores, frame)
@@ -90,27 +92,55 @@ def best_fit(positions: Any, scores: Any, of_base: TriangularMap, frame: Triangu
         for outer in (of_base, fit_pulls(of_base, x)):
             if outer is None:
                 continue
-            middle, _ = outer.to_noise(x)
-            slopes = None if scores is None else outer.slopes_of_noise(x, middle, [np.asarray(scores, float)])[0]
-            found = fit_map(middle, slopes).fitted
+            at = outer.inverse(x)
+            slopes = None if scores is None else outer.pull_back(at, np.asarray(scores, float))
+            found = fit_map(at.noise, slopes).fitted
             if found is not None:
-                inner: Any = found.map
-                fits.append(Component(found.df, ComposedMap(inner, outer)))
+                fits.append(Component(found.df, Chain.of(found.map, outer)))
         if not fits:
             return plain
-        return Fit(max(fits, key=lambda fitted: float(np.mean(fitted.log_prob_and_slope(x)[0]))), None)
+        return Fit(max(fits, key=lambda fitted: float(np.mean(fitted.log_prob(x)))), None)
 
 
-def _shrunk(fitted: TriangularMap | ComposedMap, factor: float) -> TriangularMap | ComposedMap:
-    """The map of noise that is multiplied by a number first."""
-    if isinstance(fitted, ComposedMap):
-        inner: Any = _shrunk(fitted.inner, factor)
-        return ComposedMap(inner, fitted.outer)
-    terms = fitted.center, fitted.scale, fitted.order, fitted.means, fitted.log_scales + np.log(factor)
-    return TriangularMap.of(*terms, fitted.squares, fitted.slopes)
+@quiet()
+def fit_pulls(prior: Chain, positions: HostRows) -> Chain | None:
+    """Fit the most likely pulls to draws of the posterior; None where no coordinate is pulled.
+
+    Only coordinates whose scale depends on others need it. For each precision the place is a least-squares fit.
+    """
+    first: Any = prior.layers[0]
+    slopes = slopes_of(prior)
+    if slopes is None:
+        return None
+    v = Chain(prior.layers[1:], prior.width).inverse(positions).noise
+    law = first.law(v)
+    means, log_scales = (np.broadcast_to(part, v.shape) for part in (law.means, law.log_scales))
+    places, precisions = np.zeros(prior.dimension), np.zeros(prior.dimension)
+    for j in np.flatnonzero(np.any(slopes != 0, axis=1)):
+        own, mean, variance = v[:, j], means[:, j], np.exp(2 * log_scales[:, j])
+        strength = _GRID[:, None] * variance
+        pull, spread = strength / (1 + strength), variance / (1 + strength)
+        target = own - mean * (1 - pull)
+        place = np.sum(pull * target / spread, axis=1) / np.sum(pull**2 / spread, axis=1)
+        fits = -0.5 * np.sum((target - place[:, None] * pull) ** 2 / spread + np.log(spread), axis=1)
+        plain = -0.5 * np.sum((own - mean) ** 2 / variance + np.log(variance))
+        best = int(np.argmax(fits))
+        if fits[best] > plain + _PULL_GAIN:
+            places[j], precisions[j] = place[best], _GRID[best]
+    if not precisions.any():
+        return None
+    pulled = Conditional.of(first.linear, first.log_scales, *first.features, pulls=Pulls(places, precisions))
+    return Chain.of(pulled, *prior.layers[1:])
 
 
-def _fit_curved(x: HostRows) -> tuple[TriangularMap | None, float]:
+def slopes_of(fitted: Chain) -> Matrix | None:
+    """Return the slopes of log scales in a map that was fitted here; None where there are none."""
+    first = fitted.layers[0]
+    bends = [part for part in getattr(first, "features", ()) if isinstance(part, Bends)]
+    return bends[0].slopes if bends else None
+
+
+def _fit_curved(x: HostRows) -> tuple[Chain | None, float]:
     """The best curved map over a few orders of the coordinates; None where a linear one is as good.
 
     Also what it gains over the linear one per draw, on draws that were left out.
@@ -133,9 +163,7 @@ def _fit_curved(x: HostRows) -> tuple[TriangularMap | None, float]:
     return _assembled(v[:, order], terms, center, scale, order), best_gain
 
 
-def _assembled(
-    v: HostRows, terms: list[_Terms], center: Any, scale: Any, order: Int[np.ndarray, " d"]
-) -> TriangularMap:
+def _assembled(v: HostRows, terms: list[_Terms], center: Any, scale: Any, order: Int[np.ndarray, " d"]) -> Chain:
     dimension = v.shape[1]
     means, squares, slopes = (np.zeros((dimension, dimension)) for _ in range(3))
     intercepts, log_scales = np.zeros(dimension), np.zeros(dimension)
@@ -148,7 +176,7 @@ def _assembled(
 
 def _recentered(
     matrices: tuple[Matrix, Matrix, Matrix], intercepts: Any, log_scales: Any, center: Any, scale: Any, order: Any
-) -> TriangularMap:
+) -> Chain:
     """Intercepts become part of the center: `v = w + shift`, where the shift solves the mean's equations at w = 0."""
     means, squares, slopes = matrices
     shift = np.zeros(len(intercepts))
@@ -159,7 +187,9 @@ def _recentered(
     log_scales = log_scales + slopes @ shift
     moved = np.empty_like(center)
     moved[order] = center[order] + scale[order] * shift
-    return TriangularMap.of(moved, scale, order, means, log_scales, squares, slopes)
+    parts = [part if part.any() else None for part in (squares, slopes)]
+    features = [Bends(*parts)] if squares.any() or slopes.any() else []
+    return Chain.of(Conditional.of(means, log_scales, *features), Permute(order), Scale(moved, scale))
 
 
 # Which terms.

@@ -7,10 +7,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import quiet
+from ..maps import Chain
 from ..numerics import geometric_mean
 from ..remarks import Refusal
 from .components import Component
-from .maps import TriangularMap
 
 Matrix = Float[np.ndarray, "d d"]
 HostRows = Float[np.ndarray, "n d"]
@@ -90,13 +90,10 @@ def fit_in_noise(component: Component, noise: HostRows, scores: HostRows) -> Fit
     if not (np.isfinite(squared) & (squared > 0)).all():
         return Fit(None, Refusal.SUBSPACE)
     center = np.mean(noise, axis=0) + squared * np.mean(scores, axis=0)
-    mean = component.map.to_points(center[None])[0][0]
+    mean = component.map.forward(center[None]).points[0]
     df = max(_LIGHTEST, float(len(mean)))
-    scale = np.sqrt(squared * (df - 2) / df)
-    linear: Any = component.map
-    factor = linear.factor * scale
-    fitted = TriangularMap.diagonal(mean, factor) if factor.ndim == 1 else TriangularMap.linear(mean, factor)
-    return Fit(Component(df, fitted), None)
+    linear: Any = component.map.layers[0]
+    return Fit(Component(df, Chain.of(linear.rescaled(mean, np.sqrt(squared * (df - 2) / df)))), None)
 
 
 def _covariance(x: HostRows) -> Matrix:

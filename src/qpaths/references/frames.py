@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
+from ..maps import Chain, Rotate, Triangular
 from ..maps.regression import mean_and_log_scale
 from .blocks import Blocks
 from .fitting import HostRows, Matrix
-from .maps import TriangularMap
 
 Pairs = Float[np.ndarray, "n 2"]
 
@@ -24,7 +24,7 @@ _FARTHEST = 50.0
 """Square of a residual beyond which a draw counts no more."""
 
 
-def find_frame(blocks: Blocks, draws: HostRows) -> TriangularMap | None:
+def find_frame(blocks: Blocks, draws: HostRows) -> Chain | None:
     """A linear map from coordinates to points in which one coordinate of each pair bends the other.
 
     None where the draws of a pair lie on a line.
@@ -42,12 +42,12 @@ def find_frame(blocks: Blocks, draws: HostRows) -> TriangularMap | None:
     return linear_map(axes)
 
 
-def linear_map(axes: Matrix) -> TriangularMap:
+def linear_map(axes: Matrix) -> Chain:
     """The map `x = axes @ z`: an orthogonal matrix times a lower triangular one."""
     orthogonal, upper = np.linalg.qr(axes[:, ::-1])
     rotation, lower = orthogonal[:, ::-1], upper[::-1, ::-1]
     signs = np.sign(np.diag(lower))
-    return TriangularMap.linear(np.zeros(len(axes)), lower * signs[:, None], rotation * signs)
+    return Chain.of(Triangular.of(np.zeros(len(axes)), lower * signs[:, None]), Rotate(rotation * signs))
 
 
 def _axes_of_pair(z: Pairs) -> Matrix:

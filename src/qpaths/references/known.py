@@ -152,4 +152,4 @@ class _Parts:
         return np.array(masses), np.array(errors)
 
     def _log_prob(self, number: Any, rows: Matrix) -> Values:
-        return np.asarray(self.components[number].log_prob_and_slope(rows)[0], float)
+        return np.asarray(self.components[number].log_prob(rows), float)

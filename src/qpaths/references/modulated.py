@@ -6,11 +6,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..arrays import one_thread, quiet
+from ..maps import Chain, Conditional, Drivers, Permute, Rotate, Scale, features_of
 from ..maps.regression import least_squares, mean_and_log_scale, solved
 from .components import Component
-from .drivers import Modulation, features_of
 from .fitting import HostRows, Matrix
-from .maps import TriangularMap
 
 _KNOTS = (6, 4)
 """Knots for a single driver, and for each of several."""
@@ -58,9 +57,9 @@ class Design(NamedTuple):
         weights, least = self.weights, np.inf
         with one_thread(), quiet():
             for _ in range(_NUM_FITS):
-                fitted = Component(_LIGHTEST, _fit_map(self._replace(weights=weights)))
+                fitted = Component(_LIGHTEST, _fit_map(self._replace(weights=weights)), num_drivers=len(self.drivers))
                 points = self.rows if self.rotation is None else self.rows @ self.rotation.T
-                excess = self.log_target - fitted.log_prob_and_slope(points)[0]
+                excess = self.log_target - fitted.log_prob(points)
                 excess = np.nan_to_num(excess - _median(excess, self.mass))
                 missed = float(np.sum(self.mass[excess > _MISSED]) / np.sum(self.mass))
                 if missed < least:
@@ -71,7 +70,7 @@ class Design(NamedTuple):
         return best
 
 
-def _fit_map(design: Design) -> TriangularMap:
+def _fit_map(design: Design) -> Chain:
     drivers, x = design.drivers, design.rows
     num_drivers = len(drivers)
     num, dimension = x.shape
@@ -103,8 +102,9 @@ def _fit_map(design: Design) -> TriangularMap:
         shifts[j], means[j, strongest] = found[:width], found[width : plain.shape[1]]
         before[j, : len(turned)] = turned
         turns[j, : len(turned), 1:] = found[plain.shape[1] :].reshape(len(turned), width - 1)
-    modulation = Modulation(knots, shifts, widths, before, turns)
-    return TriangularMap.of(center, scale, order, means, log_scales, modulation=modulation, rotation=design.rotation)
+    first = Conditional.of(means, log_scales, Drivers(knots, shifts, widths, before, turns))
+    rotation = [] if design.rotation is None else [Rotate(design.rotation)]
+    return Chain.of(first, Permute(order), Scale(center, scale), *rotation)
 
 
 def _median(values: Any, weights: Any) -> Any:

@@ -1,5 +1,6 @@
 """A reference distribution: where to anneal from when the base is far from the target."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +12,7 @@ from .._modules import Module
 from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
 from ..arrays import TracedStream, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
+from ..maps import Chain, Inverse
 from ..rows import AbstractDensities, DerivedDensity, Evaluator, Layout
 from .components import Component
 from .coordinates import MappedDensities
@@ -44,7 +46,10 @@ class Reference(Module, DerivedDensity):
         if self.share == 1:
             return log_inner, inner_slope
         xp = namespace(positions, log_inner)
-        found = [component.log_prob_and_slope(positions) for component in self.components]
+        if inner_slope is None:
+            found = [(component.log_prob(positions), None) for component in self.components]
+        else:
+            found = [component.log_prob_and_slope(positions) for component in self.components]
         shares = xp.concatenate([(1 - self.share) * xp.asarray(self.shares), xp.full(1, self.share)])
         logs = xp.stack([*(value for value, _ in found), log_inner], axis=-1) + xp.log(shares).astype(log_inner.dtype)
         logs = xp.where(xp.isnan(logs), -xp.inf, logs)  # a map has overflowed there
@@ -56,10 +61,19 @@ class Reference(Module, DerivedDensity):
         # Where a part has no mass its slope means nothing.
         return value, sum(xp.where(part > 0, part * own, 0.0) for part, own in slopes)
 
+    @property
+    def in_noise(self) -> "Reference":
+        """Return the same distribution of the noise of the first component's map."""
+        first = self.components[0].map
+        identity = Chain((), first.width)
+        maps = [identity if own.map is first else Chain.of(own.map, Inverse(first)) for own in self.components]
+        parts = zip(self.components, maps, strict=True)
+        return dataclasses.replace(self, components=tuple(dataclasses.replace(one, map=own) for one, own in parts))
+
     @quiet()
     def is_far(self, positions: Rows) -> Any:
         xp = namespace(positions)
-        away = [xp.max(xp.abs(component.map.to_noise(positions)[0]), axis=-1) for component in self.components]
+        away = [xp.max(xp.abs(component.map.inverse(positions).noise), axis=-1) for component in self.components]
         return ~(xp.min(xp.stack(away), axis=0) < _FARTHEST)
 
     @quiet()
@@ -108,7 +122,7 @@ def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
         if component.map.is_linear:
             continue
         noise = np.asarray(component.noise(stream.fold(number), num))
-        back = np.asarray(component.map.to_noise(component.map.to_points(noise)[0])[0])
+        back = np.asarray(component.map.inverse(component.map.forward(noise).points).noise)
         is_back = np.abs(back - noise) < _MOST_ROUNDED * (1 + np.abs(noise))
         shares.append(float(np.mean(~is_back.all(axis=-1))))
     return max(shares)
@@ -122,8 +136,8 @@ def least_covered(reference: Reference, evaluator: Evaluator, stream: Any) -> tu
     """
     far, near = stream.split(2)
     component = reference.components[0]
-    linear: Any = component.map
-    wide = linear.center + 3 * (component.draw(near, _NUM_PROBED) - linear.center)
+    center = component.map.forward(np.zeros((1, component.map.dimension))).points
+    wide = center + 3 * (component.draw(near, _NUM_PROBED) - center)
     positions = np.concatenate([np.asarray(evaluator.draw(far, _NUM_PROBED)), wide])
     values = evaluator.values(positions)
     weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]

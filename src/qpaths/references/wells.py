@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from ..arrays import logsumexp, quiet
+from ..maps import Chain, Marginal, Permute, Scale, Triangular
 from ..rows import Evaluator
-from .components import Component, Wells
+from .components import Component
 from .fitting import fit_reference
-from .maps import TriangularMap
 
 _NUM_SCANS, _NUM_COARSE, _NUM_POINTS, _MARGIN = 6, 64, 96, 0.1
 """Draws through which scans go, points of a first scan and of a second one where the mass is, and by how much a scan
@@ -75,8 +75,9 @@ def fit_wells(evaluator: Evaluator, draws: Draws, stream: Any, correlated: bool)
     noise = ((points - center[:, None]) / scale[:, None])[order[:num_wells]]
     wells = fit_mixtures(noise, mass[order[:num_wells]])
     others = ((draws - center) / scale)[:, order[num_wells:]]
-    means, log_scales, df = _with_others(others if correlated else others[:0], num_wells)
-    return Component(df, TriangularMap.of(center, scale, order, means, log_scales), wells)
+    factor, df = _with_others(others if correlated else others[:0], num_wells)
+    first = (Triangular.of if factor.ndim == 2 else Scale)(np.zeros(len(order)), factor)
+    return Component(df, Chain.of(first, Permute(order), Scale(center, scale)), wells)
 
 
 def grid(draws: Draws, base_draws: Draws, num: int) -> Grid:
@@ -173,7 +174,7 @@ def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
     return bool(np.sum(mass) ** 2 > _FEWEST_POINTS * np.sum(mass**2))
 
 
-def fit_mixtures(noise: Grid, mass: Grid) -> Wells:
+def fit_mixtures(noise: Grid, mass: Grid) -> Marginal:
     """Maximum likelihood for points with masses, all coordinates at once, from parts at quantiles.
 
     The quantiles, and a small share of the masses, are those of the square root of the density. Small modes and the
@@ -205,25 +206,23 @@ def fit_mixtures(noise: Grid, mass: Grid) -> Wells:
         squares = (second - centers * (2 * first - centers * zeroth)) / shares
         scales = np.sqrt(np.maximum(squares, 0.0) + 1e-8)
         shares = shares / np.sum(shares, axis=1, keepdims=True)
-    return Wells(shares, centers, _WIDER * scales)
+    return Marginal(shares, centers, _WIDER * scales)
 
 
-def _with_others(others: Draws, num_wells: int) -> tuple[Any, Any, float]:
-    """Coefficients of a linear map, log scales and degrees of freedom for standardized draws of the other coordinates.
+def _with_others(others: Draws, num_wells: int) -> tuple[np.ndarray, float]:
+    """Return a factor for standardized draws of the other coordinates, 1 for those with wells, and degrees of freedom.
 
-    Where draws are few or nothing can be fitted to them, the scales of the scans, and no coefficients.
+    The factor is a matrix. Where draws are few or nothing can be fitted to them, it is a vector: the scales of the
+    scans.
     """
     num, num_others = others.shape
     dimension = num_wells + num_others
-    log_scales = np.zeros(dimension)
     fitted = fit_reference(others).fitted if num_others and num > _PER_DIMENSION * num_others else None
     if fitted is None:
-        log_scales[num_wells:] = 0.5 * np.log((_DF - 2) / _DF)
-        return None, log_scales, _DF
-    linear: Any = fitted.map
-    factor = np.asarray(linear.factor)
-    diagonal = np.diag(factor)
-    means = np.zeros((dimension, dimension))
-    means[num_wells:, num_wells:] = np.tril(np.eye(num_others) - np.linalg.inv(factor / diagonal), -1)
-    log_scales[num_wells:] = np.log(diagonal)
-    return means, log_scales, fitted.df
+        scales = np.ones(dimension)
+        scales[num_wells:] = ((_DF - 2) / _DF) ** 0.5
+        return scales, _DF
+    linear: Any = fitted.map.layers[0]
+    factor = np.eye(dimension)
+    factor[num_wells:, num_wells:] = linear.factor
+    return factor, fitted.df

@@ -14,6 +14,7 @@ from .evaluator import AbstractDensities as AbstractDensities
 from .evaluator import Evaluator as Evaluator
 from .evaluator import OneDensity as OneDensity
 from .evaluator import Particles as Particles
+from .evaluator import PlainDensities as PlainDensities
 from .executors import spread_over as spread_over
 from .executors import together as together
 from .host import HostDensities as HostDensities

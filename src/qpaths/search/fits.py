@@ -7,7 +7,7 @@ import numpy as np
 from ..arrays import quiet, softmax
 from ..references.blocks import LARGEST, NUM_HESSIANS, Blocks, find_blocks, hessians_at
 from ..references.components import Component
-from ..references.curves import best_fit, fit_map
+from ..references.curves import best_fit, fit_map, slopes_of
 from ..references.fitting import Fit, HostRows, fit_in_noise
 from ..references.frames import find_frame
 from ..references.reference import Reference
@@ -36,19 +36,20 @@ def map_of_base(draws: HostRows) -> Component | None:
     if fitted is None or fitted.map.is_linear:
         return None
     with quiet():  # scales of priors with huge tails overflow, or are lost in rounding
-        again = fitted.map.to_points(fitted.map.to_noise(draws)[0])[0]
+        again = fitted.map.forward(fitted.map.inverse(draws).noise).points
         is_exact = np.allclose(again, draws, rtol=1e-6, atol=1e-6 * np.std(draws, axis=0).min())
     return fitted if is_exact else None
 
 
 def drivers_of(component: Component) -> tuple[int, ...]:
     """Coordinates on which the scales of most others depend in a map of the base, the strongest first."""
-    fitted: Any = component.map
-    if fitted.slopes is None:
+    slopes = slopes_of(component.map)
+    if slopes is None:
         return ()
-    driven = np.sum(fitted.slopes != 0, axis=0) / (fitted.dimension - 1)
+    driven = np.sum(slopes != 0, axis=0) / (len(slopes) - 1)
     order = np.argsort(-driven)[:_MOST_DRIVERS]
-    return tuple(int(fitted.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
+    permute: Any = component.map.layers[1]
+    return tuple(int(permute.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
 
 
 def fit_each(base: Reference, pilot: Pilot) -> tuple[tuple[Component, ...], np.ndarray] | None:
@@ -58,7 +59,7 @@ def fit_each(base: Reference, pilot: Pilot) -> tuple[tuple[Component, ...], np.n
     """
     positions, scores = pilot.draws
     weights = np.asarray(softmax(pilot.state.log_weights), float)
-    logs = np.array([component.log_prob_and_slope(positions)[0] for component in base.components])
+    logs = np.array([component.log_prob(positions) for component in base.components])
     own = np.argmax(logs + np.log(base.shares)[:, None], axis=0)
     fewest = _FEWEST_PER_DIMENSION * positions.shape[1]
     components, shares = list(base.components), np.array([np.sum(weights[own == k]) for k in range(len(logs))])
@@ -107,5 +108,4 @@ def fit_to_pilot(base: Any, pilot: Pilot, of_base: Component | None = None, bloc
     frame = None if blocks is None else find_frame(blocks, np.asarray(draws, float))
     if of_base is None:
         return fit_map(draws, scores, frame)
-    fitted: Any = of_base.map
-    return best_fit(draws, scores, fitted, frame)
+    return best_fit(draws, scores, of_base.map, frame)

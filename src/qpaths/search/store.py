@@ -1,18 +1,18 @@
 """A recipe as a tree of arrays, for a file from which an interrupted call goes on."""
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any
+
+import numpy as np
 
 from ..cost import Cost
 from ..kernels import AbstractKernel, FrozenKernel
+from ..maps import Bends, Chain, Conditional, Drivers, Marginal, Permute, Pulls, Rotate, Scale, Triangular
 from ..paths import AbstractPath
 from ..recipe import Recipe
 from ..references.ascents import Mode
-from ..references.components import Component, Wells
-from ..references.composed import AnyMap, ComposedMap
-from ..references.drivers import Modulation
-from ..references.maps import TriangularMap
-from ..references.pulled import PulledMap
+from ..references.components import Component
 from ..references.reference import Reference
 from ..remarks import Remark
 from ..rows import Layout
@@ -20,9 +20,10 @@ from ..schedules import FixedSchedule
 from .choices import from_base
 from .compare import with_delta
 
-_TERMS = ("center", "scale", "order", "means", "log_scales", "squares", "slopes", "rotation")
-_WELLS = ("shares", "centers", "scales")
-_MODULATION = ("knots", "shifts", "widths", "before", "turns")
+_PARTS = {
+    part.__name__: part
+    for part in (Component, Bends, Chain, Conditional, Drivers, Marginal, Permute, Pulls, Rotate, Scale, Triangular)
+}
 
 
 def to_tree(recipe: Recipe) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -67,38 +68,41 @@ def from_tree(
 
 
 def _reference_notes(reference: Reference) -> dict[str, Any]:
-    dfs = [component.df for component in reference.components]
-    return {"share": reference.share, "dfs": dfs, "is_mapped": reference.is_mapped}
+    parts = [_taken_apart(component, [])[0] for component in reference.components]
+    return {"share": reference.share, "components": parts, "is_mapped": reference.is_mapped}
 
 
 def _reference_arrays(reference: Reference) -> dict[str, Any]:
-    components = reference.components
-    wells = [None if c.wells is None else {name: getattr(c.wells, name) for name in _WELLS} for c in components]
-    return {"shares": reference.shares, "maps": [_map_arrays(c.map) for c in components], "wells": wells}
-
-
-def _map_arrays(fitted: AnyMap) -> dict[str, Any]:
-    if isinstance(fitted, ComposedMap):
-        return {"inner": _map_arrays(fitted.inner), "outer": _map_arrays(fitted.outer)}
-    if isinstance(fitted, PulledMap):
-        data = {"places": fitted.places, "precisions": fitted.precisions}
-        return {"prior": _map_arrays(fitted.prior), **data}
-    modulation = fitted.modulation
-    terms = None if modulation is None else {name: getattr(modulation, name) for name in _MODULATION}
-    return {**{name: getattr(fitted, name) for name in _TERMS}, "modulation": terms}
+    arrays: list[Any] = []
+    for component in reference.components:
+        arrays += _taken_apart(component, [])[1]
+    return {"shares": reference.shares, "parts": arrays}
 
 
 def _reference(notes: dict[str, Any], arrays: dict[str, Any], base: Any, layout: Layout) -> Reference:
-    maps = [_map(terms) for terms in arrays["maps"]]
-    wells = [None if terms is None else Wells(**terms) for terms in arrays["wells"]]
-    components = tuple(map(Component, notes["dfs"], maps, wells))
+    parts = iter(arrays["parts"])
+    components = tuple(_together(node, parts) for node in notes["components"])
     return Reference(components, arrays["shares"], base, notes["share"], layout, notes["is_mapped"])
 
 
-def _map(terms: dict[str, Any]) -> Any:
-    if "inner" in terms:
-        return ComposedMap(_map(terms["inner"]), _map(terms["outer"]))
-    if "prior" in terms:
-        return PulledMap.of(_map(terms["prior"]), terms["places"], terms["precisions"])
-    modulation = terms["modulation"]
-    return TriangularMap.of(**(terms | {"modulation": None if modulation is None else Modulation(**modulation)}))
+def _taken_apart(value: Any, arrays: list[Any]) -> tuple[Any, list[Any]]:
+    """What of a component JSON can hold, and its arrays in their order."""
+    if isinstance(value, np.ndarray):
+        arrays.append(value)
+        return "array", arrays
+    if isinstance(value, tuple):
+        return [_taken_apart(one, arrays)[0] for one in value], arrays
+    if type(value).__name__ not in _PARTS:
+        return value, arrays
+    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return {"class": type(value).__name__, **{k: _taken_apart(v, arrays)[0] for k, v in fields.items()}}, arrays
+
+
+def _together(node: Any, arrays: Iterator[Any]) -> Any:
+    if node == "array":
+        return next(arrays)
+    if isinstance(node, list):
+        return tuple(_together(one, arrays) for one in node)
+    if not isinstance(node, dict):
+        return node
+    return _PARTS[node["class"]](**{k: _together(v, arrays) for k, v in node.items() if k != "class"})

@@ -27,7 +27,7 @@ def weighted_fit(design: Design, evaluator: Evaluator, stream: Any) -> tuple[Com
     component, best_share, num_values = design.fit(), -1.0, 0
     for number in range(_NUM_ROUNDS):
         rows = component.draw(stream.fold(number), _NUM_DRAWS)
-        log_prob = component.log_prob_and_slope(rows)[0]
+        log_prob = component.log_prob(rows)
         log_weights = evaluator.values(rows).log_target - log_prob
         # Neither NaN nor +inf, which a model may have where it overflows.
         log_weights = np.where(log_weights < np.inf, log_weights, -np.inf)

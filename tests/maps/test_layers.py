@@ -1,4 +1,4 @@
-"""Triangular maps: exact against derivatives by JAX, in both worlds, linear and curved."""
+"""Chains of layers: exact against derivatives by JAX, in both worlds, linear and curved."""
 
 import jax
 import jax.numpy as jnp
@@ -7,141 +7,160 @@ import pytest
 
 import qpaths as qp
 from qpaths.arrays import HostStream
+from qpaths.maps import Bends, Chain, Conditional, Drivers, Inverse, Permute, Pulls, Rotate, Scale, Triangular
 from qpaths.references.components import Component
-from qpaths.references.composed import ComposedMap
 from qpaths.references.coordinates import MappedDensities
-from qpaths.references.drivers import Modulation
+from qpaths.references.curves import fit_pulls
 from qpaths.references.frames import linear_map
-from qpaths.references.maps import TriangularMap
 from qpaths.references.modulated import _median
-from qpaths.references.pulled import PulledMap, fit_pulls
 from qpaths.references.reference import Reference
 from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, layout_of
 
 DIMENSION = 5
 
 
-def curved():
+def curved(*features, pulls=None, squares=True):
     """Every kind of term, in an order that is not that of the coordinates."""
     rng = np.random.default_rng(0)
     lower = np.tril(np.ones((DIMENSION, DIMENSION)), -1)
-    means, squares, slopes = (size * lower * rng.standard_normal(lower.shape) for size in (0.5, 0.2, 0.3))
-    squares[:, 1:] = 0
+    means, bent, slopes = (size * lower * rng.standard_normal(lower.shape) for size in (0.5, 0.2, 0.3))
+    bent[:, 1:] = 0
     slopes[:, 2:] = 0
-    order = np.array([3, 0, 4, 1, 2])
     center, scale = rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION)
-    return TriangularMap.of(center, scale, order, means, 0.2 * rng.standard_normal(DIMENSION), squares, slopes)
+    bends = Bends(bent if squares else None, slopes)
+    first = Conditional.of(means, 0.2 * rng.standard_normal(DIMENSION), bends, *features, pulls=pulls)
+    return Chain.of(first, Permute(np.array([3, 0, 4, 1, 2])), Scale(center, scale))
 
 
 def linear():
     rng = np.random.default_rng(1)
     factor = np.tril(rng.standard_normal((DIMENSION, DIMENSION)), -1) + np.diag(rng.uniform(0.5, 2.0, DIMENSION))
-    return TriangularMap.linear(rng.standard_normal(DIMENSION), factor)
+    return Chain.of(Triangular.of(rng.standard_normal(DIMENSION), factor))
 
 
-def modulated():
-    """Two drivers that change means, slopes and scales of the others, after a rotation."""
+def driven():
+    """Two drivers that change means, slopes and scales of the others, before a rotation."""
     rng = np.random.default_rng(2)
     width, num_before = 1 + 2 + 2 * 3 + 1, 2
     shifts, widths = (size * rng.standard_normal((DIMENSION, width)) for size in (0.2, 0.1))
     turns = 0.1 * rng.standard_normal((DIMENSION, num_before, width))
     shifts[:2], widths[:2], turns[:3] = 0, 0, 0
     before = np.array([[0, 0], [0, 0], [0, 0], [2, 1], [3, 2]])
-    modulation = Modulation(np.sort(rng.standard_normal((2, 4)), axis=1), shifts, widths, before, turns)
-    plain = curved()
-    means = np.tril(0.3 * rng.standard_normal((DIMENSION, DIMENSION)), -1)
+    drivers = Drivers(np.sort(rng.standard_normal((2, 4)), axis=1), shifts, widths, before, turns)
     rotation = np.linalg.qr(rng.standard_normal((DIMENSION, DIMENSION)))[0]
-    return TriangularMap.of(
-        plain.center, plain.scale, plain.order, means, plain.log_scales, None, plain.slopes, modulation, rotation
-    )
+    return Chain.of(curved(drivers, squares=False), Rotate(rotation))
 
 
 def diagonal():
     rng = np.random.default_rng(4)
-    return TriangularMap.diagonal(rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION))
+    return Chain.of(Scale(rng.standard_normal(DIMENSION), rng.uniform(0.5, 2.0, DIMENSION)))
 
 
 def pulled():
     """Data pull three of the coordinates."""
     rng = np.random.default_rng(5)
-    return PulledMap.of(curved(), rng.standard_normal(DIMENSION), np.array([0.0, 2.0, 0.3, 0.0, 9.0]))
+    return curved(pulls=Pulls(rng.standard_normal(DIMENSION), np.array([0.0, 2.0, 0.3, 0.0, 9.0])))
 
 
 def composed():
-    return ComposedMap(curved(), pulled())
+    return Chain.of(curved(), pulled())
 
 
 def framed():
     """In coordinates that are no rotation of the points."""
-    return ComposedMap(curved(), linear_map(np.random.default_rng(6).standard_normal((DIMENSION, DIMENSION))))
+    return Chain.of(curved(), linear_map(np.random.default_rng(6).standard_normal((DIMENSION, DIMENSION))))
 
 
-MAPS = pytest.mark.parametrize("make", [linear, curved, modulated, diagonal, pulled, composed, framed])
+def turned():
+    """The other way round."""
+    return Chain.of(Inverse(curved()), linear())
+
+
+MAPS = pytest.mark.parametrize("make", [linear, curved, driven, diagonal, pulled, composed, framed, turned])
 
 
 @MAPS
 def test_way_there_and_back(make):
     fitted, noise = make(), np.random.default_rng(2).standard_normal((7, DIMENSION))
-    points, log_volume = fitted.to_points(noise)
-    back, log_volume_back = fitted.to_noise(points)
-    np.testing.assert_allclose(back, noise, atol=1e-12)
-    np.testing.assert_allclose(log_volume_back, -log_volume, atol=1e-12)
+    at = fitted.forward(noise)
+    back = fitted.inverse(at.points)
+    np.testing.assert_allclose(back.noise, noise, atol=1e-12)
+    np.testing.assert_allclose(fitted.log_volume(back), fitted.log_volume(at), atol=1e-12)
 
 
 @MAPS
 def test_log_volume_is_the_determinant_of_the_derivative(make):
     fitted, noise = make(), np.random.default_rng(3).standard_normal((4, DIMENSION))
-    jacobians = jax.jit(jax.vmap(jax.jacobian(lambda row: fitted.to_points(row[None])[0][0])))(jnp.asarray(noise))
-    np.testing.assert_allclose(fitted.to_points(noise)[1], np.linalg.slogdet(jacobians)[1], rtol=1e-10)
+    jacobians = jax.jit(jax.vmap(jax.jacobian(lambda row: fitted.forward(row[None]).points[0])))(jnp.asarray(noise))
+    found = fitted.log_volume(fitted.forward(noise))
+    np.testing.assert_allclose(found, np.linalg.slogdet(jacobians)[1], rtol=1e-10)
 
 
 def test_linear_map_is_its_factor():
     fitted = linear()
+    (layer,) = fitted.layers
     noise = np.random.default_rng(4).standard_normal((6, DIMENSION))
-    np.testing.assert_allclose(fitted.to_points(noise)[0], fitted.center + noise @ fitted.factor.T)
-    assert fitted.ends == (DIMENSION,)
-    assert curved().ends == (1, 2, DIMENSION)
+    np.testing.assert_allclose(fitted.forward(noise).points, layer.center + noise @ layer.factor.T)
+    assert curved().layers[0].ends == (1, 2, DIMENSION)
+    assert pulled().layers[0].ends == (1, 2, 4, DIMENSION)
+
+
+def test_products_without_the_zeros_of_a_large_factor():
+    """In blocks, of which the last one is smaller."""
+    rng, dimension = np.random.default_rng(8), 300
+    factor = np.tril(rng.standard_normal((dimension, dimension)), -1) / dimension + np.eye(dimension)
+    layer = Triangular.of(rng.standard_normal(dimension), factor)
+    noise = rng.standard_normal((6, dimension))
+    at = layer.forward(noise)
+    np.testing.assert_allclose(at.points, layer.center + noise @ factor.T, rtol=1e-10)
+    np.testing.assert_allclose(layer.inverse(at.points).noise, noise, atol=1e-10)
+    slopes = rng.standard_normal((2, 6, dimension))
+    np.testing.assert_allclose(layer.pull_back(at, slopes), slopes @ factor, atol=1e-12)
+    np.testing.assert_allclose(layer.push_forward(at, slopes @ factor), slopes, atol=1e-10)
 
 
 @MAPS
 def test_gradients_against_jax(make):
-    """Of a density of the noise by the points, and of a density of the points by the noise."""
+    """Of a density of the noise by the points, and of densities of the points by the noise."""
     fitted = make()
     noise = 1.5 * np.random.default_rng(5).standard_normal((6, DIMENSION))
-    points = fitted.to_points(noise)[0]
+    points = fitted.forward(noise).points
 
     def of_points(row):
-        z, log_volume = fitted.to_noise(row[None])
-        return jnp.sum(jnp.sin(z[0])) + log_volume[0]
+        at = fitted.inverse(row[None])
+        return jnp.sum(jnp.sin(at.noise[0])) - fitted.log_volume(at)[0]
 
     wanted = jax.jit(jax.vmap(jax.grad(of_points)))(jnp.asarray(points))
-    np.testing.assert_allclose(fitted.slope_of_points(points, noise, np.cos(noise)), wanted, rtol=1e-9, atol=1e-9)
+    for at in (fitted.forward(noise), fitted.inverse(points)):
+        np.testing.assert_allclose(fitted.push_forward(at, np.cos(noise)), wanted, rtol=1e-9, atol=1e-9)
 
-    def of_noise(row):
-        x, log_volume = fitted.to_points(row[None])
-        return jnp.sum(jnp.sin(x[0])) + log_volume[0]
+    def of_noise(row, function):
+        at = fitted.forward(row[None])
+        return jnp.sum(function(at.points[0])) + fitted.log_volume(at)[0]
 
-    wanted = jax.jit(jax.vmap(jax.grad(of_noise)))(jnp.asarray(noise))
-    (found,) = fitted.slopes_of_noise(points, noise, [np.cos(points)])
-    np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+    gradients = [jax.jit(jax.vmap(jax.grad(lambda row, f=f: of_noise(row, f)))) for f in (jnp.sin, jnp.cos)]
+    wanted = np.array([gradient(jnp.asarray(noise)) for gradient in gradients])
+    for at in (fitted.forward(noise), fitted.inverse(points)):
+        found = fitted.pull_back(at, np.array([np.cos(points), -np.sin(points)]))
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
 
 
 @MAPS
 def test_component_is_normalized_and_knows_its_score(make):
     component, proposal = Component(8.0, make()), Component(3.0, make())
     rows = proposal.draw(HostStream((1,)), 20_000)
-    weights = np.exp(component.log_prob_and_slope(rows)[0] - proposal.log_prob_and_slope(rows)[0])
+    weights = np.exp(component.log_prob(rows) - proposal.log_prob(rows))
     assert abs(weights.mean() - 1) < 5 * weights.std() / len(weights) ** 0.5
     few = rows[:5]
-    wanted = jax.jit(jax.vmap(jax.grad(lambda row: component.log_prob_and_slope(row[None])[0][0])))(jnp.asarray(few))
+    wanted = jax.jit(jax.vmap(jax.grad(lambda row: component.log_prob(row[None])[0])))(jnp.asarray(few))
     np.testing.assert_allclose(component.log_prob_and_slope(few)[1], wanted, rtol=1e-8, atol=1e-9)
 
 
 def test_far_noise_does_not_overflow():
     fitted = curved()
-    points, log_volume = fitted.to_points(np.full((1, DIMENSION), 1e3))
-    assert np.isfinite(points).all()
-    assert np.isfinite(log_volume).all()
+    at = fitted.forward(np.full((1, DIMENSION), 1e3))
+    assert np.isfinite(at.points).all()
+    assert np.isfinite(fitted.log_volume(at)).all()
 
 
 def _path():
@@ -162,7 +181,8 @@ def test_evaluator_of_a_map_has_the_density_of_the_noise():
     )
     noise = np.random.default_rng(6).standard_normal((5, DIMENSION))
     particles = host.particles(noise, with_slopes=True)
-    points, log_volume = host.densities.map.to_points(noise)
+    at = host.densities.map.forward(noise)
+    points, log_volume = at.points, host.densities.map.log_volume(at)
 
     def log_density(row, beta):
         return traced.log_density(beta, traced.values(row[None]))[0]
@@ -211,16 +231,19 @@ def test_pulls_are_those_of_normal_data():
     log_scale = rng.standard_normal((4000, 1)) * 2
     slopes = np.zeros((3, 3))
     slopes[1:, 0] = 2.0
-    prior = TriangularMap.of(np.zeros(3), np.array([2.0, 1.0, 1.0]), np.arange(3), None, np.zeros(3), None, slopes)
+    prior = Chain.of(
+        Conditional.of(None, np.zeros(3), Bends(None, slopes)), Scale(np.zeros(3), np.array([2.0, 1.0, 1.0]))
+    )
     data, precision = np.array([3.0, -1.0]), np.array([4.0, 0.5])
     variance = 1 / (np.exp(-2 * log_scale) + precision)
     normal = rng.standard_normal((4000, 2))
     draws = np.column_stack([log_scale, variance * precision * data + variance**0.5 * normal])
     found = fit_pulls(prior, draws)
-    assert found.precisions[0] == 0
-    np.testing.assert_allclose(found.places[1:], data, atol=0.15)
-    np.testing.assert_allclose(found.precisions[1:], precision, rtol=0.3)
-    noise = found.to_noise(draws)[0]
+    pulls = found.layers[0].pulls
+    assert pulls.precisions[0] == 0
+    np.testing.assert_allclose(pulls.places[1:], data, atol=0.15)
+    np.testing.assert_allclose(pulls.precisions[1:], precision, rtol=0.3)
+    noise = found.inverse(draws).noise
     np.testing.assert_allclose(noise[:, 1:], normal, atol=0.4)
     of_prior = np.column_stack([log_scale, np.exp(log_scale) * normal])
     assert fit_pulls(prior, of_prior) is None
