@@ -44,10 +44,14 @@ PATHS = {
     "q student5": qp.QPath(student(3.0, 0, 5), student(3.0, 1, 5), q=1.25, log_scale=0.7),
     "q pareto": qp.QPath(*PARETOS, q=1.8 / 1.4),
     "gelman-meng": qp.paths.GelmanMengPath(*NORMALS),
+    "parameters": qp.paths.ParameterMeanPath(*NORMALS, lambda theta: (theta[0] ** 3, theta[1])),
 }
+CONFORMING = [
+    *("moment5", "moment gamma", "escort", "escort exact", "alpha", "q=2 student", "gelman-meng", "parameters"),
+]
 
 
-@pytest.mark.parametrize("name", ["moment5", "moment gamma", "escort", "alpha", "q=2 student", "gelman-meng"])
+@pytest.mark.parametrize("name", CONFORMING)
 def test_conformance(name, key):
     check_path(PATHS[name], key=key)
 

@@ -46,11 +46,12 @@ def test_numbers_do_not_depend_on_the_number_of_devices(alone):
         assert len(set(digests)) == 1, f"{name}: {digests}"
 
 
-def test_four_processes_that_form_a_cluster_find_the_same_numbers(alone):
+def test_two_processes_that_form_a_cluster_find_the_same_numbers(alone):
+    """With two devices each, so that rows change devices and processes."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    commands = [[sys.executable, WORKER, "1", str(rank), "4", str(port)] for rank in range(4)]
+    commands = [[sys.executable, WORKER, "2", str(rank), "2", str(port)] for rank in range(2)]
     processes = [
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for command in commands
     ]

@@ -178,7 +178,7 @@ class Evaluator:
         return Evaluator(_with_host_numbers(path) if densities.xp is np else path, densities)
 
     @property
-    def layout(self) -> Layout:
+    def layout(self) -> Any:  # a `Layout`, or one through the map of a reference
         """How points lie in rows."""
         return self.densities.layout
 
@@ -355,7 +355,7 @@ def _features(path: AbstractPath[Any], x: Point) -> Any:
 
 
 @functools.lru_cache(maxsize=_MOST_LAYOUTS)
-def _score_in(layout: Layout) -> Callable[..., Any]:
+def _score_in(layout: Any) -> Callable[..., Any]:
     """One function for each layout, so that programs are found again."""
 
     def score(path: AbstractPath[Any], position: Any, beta: Any) -> Any:
