@@ -5,7 +5,7 @@ titles, settings and data sets come from the registry.
 """
 
 import datetime
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def show_data_set(name: str, path: Path | None) -> None:
     print(*known[name](path), sep="\n")
 
 
-def show_claims(claims: Sequence[Claim]) -> None:
+def show_claims(claims: Iterable[Claim]) -> None:
     """Print a table of claims: the paper's number, ours, and the verdict."""
     table = Table("claim", "paper", "ours", "verdict")
     for claim in claims:

@@ -1,7 +1,8 @@
 """Verdicts from values and their standard errors."""
 
 from qpaths_paper.harness.experiment import Judgment
-from qpaths_paper.harness.judging import all_of, judge
+from qpaths_paper.harness.judging import all_of, judge, smaller
+from qpaths_paper.harness.statistics import Estimate
 
 
 def test_a_verdict_needs_two_standard_errors():
@@ -15,3 +16,12 @@ def test_a_verdict_needs_two_standard_errors():
     assert all_of([Judgment.HOLDS, Judgment.OPEN, Judgment.FAILS]) is Judgment.FAILS
     assert all_of([Judgment.HOLDS]) is Judgment.HOLDS
     assert all_of([]) is Judgment.OPEN
+
+
+def test_all_differences_must_be_below_zero():
+    found = {"a": Estimate(-2.0, 0.1), "b": Estimate(-1.0, 0.1)}
+    (claim,) = smaller("x", "y", found)
+    assert (claim.ours, claim.judgment) == ("least: 1.00 ± 0.10 nats smaller", Judgment.HOLDS)
+    (claim,) = smaller("x", "y", {**found, "c": Estimate(1.0, 0.1)}, lambda where, least: f"{where}: {least}")
+    assert (claim.ours, claim.judgment) == ("c: 1.00 ± 0.10 nats larger", Judgment.FAILS)
+    assert list(smaller("x", "y", {})) == []

@@ -15,6 +15,7 @@ Rows: as in `fig4`, and `num_particles`, as many as the budget pays for.
 """
 
 import functools
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -30,7 +31,7 @@ from qpaths.search import choose_q, equalize, tune
 from qpaths.search.pilot import run_pilot
 
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet, group, product
-from ..harness.judging import above, below
+from ..harness.judging import above, smaller
 from ..harness.settings import check_numbers, check_words
 from ..harness.statistics import Estimate, in_words, median, median_deviation, median_difference
 from ..parts.datasets import load, logistic_regression
@@ -158,46 +159,31 @@ class _Errors:
         return Estimate(difference.value, error)
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
-    """All tuned parts against none and each alone; then against all but one."""
+def _claims(rows: list[Row]) -> Iterator[Claim]:
+    """All tuned parts against none and each alone; then against all but one; then q above 1 alone."""
     errors = _Errors(rows)
+    alone = ["none", *(f"{part} alone" for part in _PARTS)]
     statements = {
-        "all parts tuned have a smaller error than none, and than each alone": ["none", *_alone()],
+        "all parts tuned have a smaller error than none, and than each alone": alone,
         "no part can be left out: without it the error is larger": [f"all but {part}" for part in _PARTS],
     }
-    found = [_claim(errors, problem, *one) for one in statements.items() for problem in errors.problems]
-    found += [_above_one(errors, problem) for problem in errors.problems]
-    return [claim for claim in found if claim]
+    for statement, others in statements.items():
+        for problem in errors.problems:
+            found = {other: e for other in others if (e := errors.compare(problem, "all", other))}
+            yield from smaller(f"{problem}: {statement}", "ours", found, functools.partial(_closest, errors, problem))
+    for problem in errors.problems:
+        if difference := errors.compare(problem, f"{_ABOVE_ONE} alone", "none"):
+            yield Claim(
+                f"{problem}: q > 1 brings no benefit, its error is not smaller than that of q = 1",
+                "we did not find benefit to increasing q > 1 (appendix D.2)",
+                in_words(difference, "nats"),
+                above([difference]),
+            )
 
 
-def _above_one(errors: _Errors, problem: str) -> Claim | None:
-    """Whether the best q above 1 has no smaller error than the geometric path, all else plain."""
-    difference = errors.compare(problem, f"{_ABOVE_ONE} alone", "none")
-    if not difference:
-        return None
-    return Claim(
-        f"{problem}: q > 1 brings no benefit, its error is not smaller than that of q = 1",
-        "we did not find benefit to increasing q > 1 (appendix D.2)",
-        in_words(difference, "nats"),
-        above([difference]),
-    )
-
-
-def _claim(errors: _Errors, problem: str, statement: str, others: list[str]) -> Claim | None:
-    """Whether the error with all parts tuned is smaller than that of each other variant; None without rows."""
-    found = {other: e for other in others if (e := errors.compare(problem, "all", other))}
-    if not found:
-        return None
-    least = max(found, key=lambda other: found[other].value)
-    ratio = np.median(errors.of(problem, least)) / np.median(errors.of(problem, "all"))
-    verdict = below(found.values())
-    ours = f"closest is {least!r}, with {ratio:.3g} times the error"
-    return Claim(f"{problem}: {statement}", "ours", ours, verdict)
-
-
-def _alone() -> list[str]:
-    """The variants with one tuned part."""
-    return [f"{part} alone" for part in _PARTS]
+def _closest(errors: _Errors, problem: str, variant: str, least: str) -> str:
+    ratio = np.median(errors.of(problem, variant)) / np.median(errors.of(problem, "all"))
+    return f"closest is {variant!r}, with {ratio:.3g} times the error"
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:

@@ -21,13 +21,14 @@ Rows:
     share_lost: The share of the particles for which the formula as published has no number.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet, group, product
-from ..harness.judging import above, below, yes_or_no
+from ..harness.judging import above, below, smaller, yes_or_no
 from ..harness.settings import checks
 from ..harness.statistics import Estimate, choose_on_other_half, in_words, median, median_difference
 from ..parts.datasets import load
@@ -76,44 +77,43 @@ class Runs:
         return median_difference(first, second) if first.size and second.size else None
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[Row]) -> Iterator[Claim]:
     """Every run has a number, medians agree with the paper's, and the best q beats the geometric path."""
     runs = Runs(rows)
-    claims = [_finite(rows, runs)]
-    if agreement := _agreement(runs):
-        claims.append(agreement)
-    if differences := {moves: d for moves in runs.moves if (d := runs.difference(_BEST, moves, moves))}:
-        claims += [_error_claim(runs, differences), _spread_claim(runs, list(differences))]
-    claims += [claim for claim in (_range_claim(runs), *_above_one(runs)) if claim]
-    few, many = min(runs.moves), max(runs.moves)
-    if few < many and (difference := runs.difference(_BEST, few, many)):
-        claims.append(
-            Claim(
-                f"q = {_BEST} with {few} move is more accurate than the geometric path with {many}",
-                _paper_few(runs, few, many),
-                f"error {median(runs.errors(_BEST, few))} against {median(runs.errors(1.0, many))}",
-                below([difference]),
-            )
-        )
-    return claims
-
-
-def _range_claim(runs: Runs) -> Claim | None:
-    """Whether every q of the text's range is more accurate and varies less, at every number of moves."""
-    orders = [q for q in runs.orders if _RANGE[0] < q < _RANGE[1]]
-    cells = [(q, moves) for q in orders for moves in runs.moves]
-    found = {cell: d for cell in cells if (d := runs.difference(cell[0], cell[1], cell[1]))}
-    if not found:
-        return None
-    least = max(found, key=lambda cell: found[cell].value)
-    narrower = sum(runs.values(*cell).std() < runs.values(1.0, cell[1]).std() for cell in found)
-    return Claim(
+    num_bad = sum(not np.isfinite(row["log_evidence"]) for row in rows)
+    paper_bad = sum(int(line["nan_runs"]) for line in runs.paper.values())
+    yield Claim(
+        "every run has a finite log evidence",
+        f"{paper_bad} of {16 * len(runs.paper)} runs have none, all at q = 0.9 and 0.94",
+        f"{num_bad} of {len(rows)} have none",
+        yes_or_no(num_bad == 0),
+    )
+    yield from _agreement(runs)
+    if found := {moves: d for moves in runs.moves if (d := runs.difference(_BEST, moves, moves))}:
+        statement = f"q = {_BEST} has a smaller median error than the geometric path at every number of moves"
+        yield from smaller(statement, f"least: {_paper_least(runs):.0f} nats smaller", found)
+        yield _spread_claim(runs, list(found))
+    near = [(q, moves) for q in runs.orders if _RANGE[0] < q < _RANGE[1] for moves in runs.moves]
+    found_near = {cell: d for cell in near if (d := runs.difference(*cell, cell[1]))}
+    narrower = sum(runs.values(*cell).std() < runs.values(1.0, cell[1]).std() for cell in found_near)
+    yield from smaller(
         "q in [0.9954, 0.9983] has a smaller median error than the geometric path, at every q and number of moves",
         "more accurate, with drastically reduced variance",
-        f"least: {in_words(found[least], 'nats')} (q = {least[0]:g}, moves: {least[1]}); the spread is smaller in "
-        f"{narrower} of {len(found)}",
-        below(found.values()),
+        found_near,
+        lambda cell, least: (
+            f"least: {least} (q = {cell[0]:g}, moves: {cell[1]}); the spread is smaller in {narrower} of "
+            f"{len(found_near)}"
+        ),
     )
+    yield from _above_one(runs)
+    few, many = min(runs.moves), max(runs.moves)
+    if few < many and (difference := runs.difference(_BEST, few, many)):
+        yield Claim(
+            f"q = {_BEST} with {few} move is more accurate than the geometric path with {many}",
+            _paper_few(runs, few, many),
+            f"error {median(runs.errors(_BEST, few))} against {median(runs.errors(1.0, many))}",
+            below([difference]),
+        )
 
 
 def _above_one(runs: Runs) -> list[Claim]:
@@ -154,30 +154,7 @@ def _over_one(runs: Runs, moves: int) -> Estimate | None:
     return median_difference(fair, geometric) if fair and geometric.size else None
 
 
-def _finite(rows: list[Row], runs: Runs) -> Claim:
-    """Whether every run has a finite log evidence."""
-    num_bad = sum(not np.isfinite(row["log_evidence"]) for row in rows)
-    paper_bad = sum(int(line["nan_runs"]) for line in runs.paper.values())
-    return Claim(
-        "every run has a finite log evidence",
-        f"{paper_bad} of {16 * len(runs.paper)} runs have none, all at q = 0.9 and 0.94",
-        f"{num_bad} of {len(rows)} have none",
-        yes_or_no(num_bad == 0),
-    )
-
-
-def _error_claim(runs: Runs, differences: dict[int, Estimate]) -> Claim:
-    """Whether the best q has a smaller median error at every number of moves."""
-    least = max(differences.values(), key=lambda difference: difference.value)
-    return Claim(
-        f"q = {_BEST} has a smaller median error than the geometric path at every number of moves",
-        f"least: {_paper_least(runs):.0f} nats smaller",
-        f"least: {in_words(least, 'nats')}",
-        below(differences.values()),
-    )
-
-
-def _agreement(runs: Runs) -> Claim | None:
+def _agreement(runs: Runs) -> Iterator[Claim]:
     """Whether our medians are the paper's, where all its runs have a number.
 
     The standard error of the paper's median is that of the median of normal values, 1.2533 sd / sqrt(n).
@@ -190,15 +167,14 @@ def _agreement(runs: Runs) -> Claim | None:
             there = 1.2533 * float(line["sd"]) / int(line["finite_runs"]) ** 0.5
             error = np.hypot(here.standard_error, there)
             deviations.append(abs(here.value - float(line["median_log_evidence"])) / error)
-    if not deviations:
-        return None
-    near = sum(bool(deviation < 3) for deviation in deviations)
-    return Claim(
-        "our medians are the paper's, up to three standard errors, in nine cells of ten",
-        f"{len(deviations)} cells without lost runs",
-        f"in {near} of {len(deviations)}; furthest {max(deviations):.1f}",
-        yes_or_no(near >= 0.9 * len(deviations)),
-    )
+    if deviations:
+        near = sum(bool(deviation < 3) for deviation in deviations)
+        yield Claim(
+            "our medians are the paper's, up to three standard errors, in nine cells of ten",
+            f"{len(deviations)} cells without lost runs",
+            f"in {near} of {len(deviations)}; furthest {max(deviations):.1f}",
+            yes_or_no(near >= 0.9 * len(deviations)),
+        )
 
 
 def _spread_claim(runs: Runs, moves: list[int]) -> Claim:

@@ -13,6 +13,7 @@ Rows:
     acceptance, seconds: The mean acceptance rate, and the time of the run without the compiler's.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,11 @@ from qpaths.models import binarize, compile_lower, evaluate_lower, find_omniglot
 
 from ..harness.errors import UserError
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet
+from ..harness.judging import smaller
 from ..harness.statistics import Estimate
 from ..parts import decoders
 from ..parts.decoder_figures import (
     Cells,
-    below_zero,
     costs,
     curves,
     gap_sheet,
@@ -93,37 +94,26 @@ def describe_images(path: Path | None) -> list[str]:
     ]
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[Row]) -> Iterator[Claim]:
     """The best q against the geometric path, and tuned settings against the released protocol."""
     cells = Cells(rows, "negative_bounds")
-    pairs = [(base, column) for base in cells.bases for column in cells.columns]
-    claims = [_best_q_claim(cells, *pair) for pair in pairs]
-    claims += [_against_released(cells, column) for column in cells.columns if column != "released"]
-    return [claim for claim in claims if claim]
-
-
-def _best_q_claim(cells: Cells, base: str, column: str) -> Claim | None:
-    """Whether the best q, chosen on other images, has a better bound at every number of distributions."""
-    found = [d for num in cells.nums if (d := cells.best_difference(base, column, num))]
-    if not found:
-        return None
-    statement = f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a better bound "
-    statement += "than the geometric path at every number of distributions"
-    printed = column == "released" and base == "prior"
-    paper = "q from 0.992 to 0.998 can, even for many" if printed else "not given"
-    return below_zero(statement, paper, found)
-
-
-def _against_released(cells: Cells, column: str) -> Claim | None:
-    """Whether a column of tuned settings is better than the released protocol at the same number of gradients."""
-    cases = [(base, q, num) for base in cells.bases for num in cells.nums for q in cells.orders]
-    differences = [
-        difference
-        for base, q, num in cases
-        if (difference := cells.difference((base, column, q, num), (base, "released", q, num)))
-    ]
-    statement = f"{LABELS[column]}: a better bound than the released protocol at every q and number of distributions"
-    return below_zero(statement, "not given", differences) if differences else None
+    for base in cells.bases:
+        for column in cells.columns:
+            statement = f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a better bound "
+            statement += "than the geometric path at every number of distributions"
+            printed = column == "released" and base == "prior"
+            paper = "q from 0.992 to 0.998 can, even for many" if printed else "not given"
+            yield from smaller(statement, paper, cells.best_differences(base, column))
+    for column in cells.columns[1:] if "released" in cells.columns else cells.columns:
+        found = {
+            (base, q, num): d
+            for base in cells.bases
+            for num in cells.nums
+            for q in cells.orders
+            if (d := cells.difference((base, column, q, num), (base, "released", q, num)))
+        }
+        statement = f"{LABELS[column]}: a better bound than the released protocol at every q and number of "
+        yield from smaller(statement + "distributions", "not given", found)
 
 
 def _pictures(rows: list[Row]) -> list[Picture]:

@@ -25,7 +25,9 @@ Rows:
     acceptance, seconds: The mean acceptance rate, and the time of the run without the compiler's.
 """
 
-from collections.abc import Iterable
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,10 +35,10 @@ import numpy as np
 from qpaths.models import compile_bounds, evaluate_bounds
 
 from ..harness.experiment import Claim, Experiment, Judgment, Row, Settings
-from ..harness.judging import all_of, below, judge, yes_or_no
+from ..harness.judging import all_of, judge, smaller, yes_or_no
 from ..harness.statistics import Estimate, in_words, mean
 from ..parts import decoders
-from ..parts.decoder_figures import Cells, below_zero, pictures, sheets
+from ..parts.decoder_figures import Cells, pictures, sheets
 from ..parts.decoders import LABELS
 from ..parts.published import figures
 
@@ -78,22 +80,12 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     }
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[Row]) -> Iterator[Claim]:
     """Bounds are ordered and narrow; then q against the geometric path; then numbers of the paper's weights."""
     cells = Cells(rows, "gaps")
-    claims = [_ordered(rows, cells), *_narrowing(cells), *_papers_orders(cells)]
-    for column in cells.columns[1:]:
-        claims += _best_order(cells, column)
-    if rows[0]["model"] == "paper":
-        claims += _figures(cells)
-    return claims
-
-
-def _ordered(rows: list[Row], cells: Cells) -> Claim:
-    """Whether the mean lower bound is below the mean upper bound in every run."""
     gaps = [cells.mean(*key) for key in cells.values]
     crossed, images = sum(row["num_crossed"] for row in rows), sum(len(row["gaps"]) for row in rows)
-    return Claim(
+    yield Claim(
         f"the lower bound is below the upper bound, in the mean over the images of every run, within "
         f"{_BEYOND_NOISE:.0f} standard errors",
         "by construction",
@@ -101,31 +93,39 @@ def _ordered(rows: list[Row], cells: Cells) -> Claim:
         f"chains",
         _none_negative(gaps),
     )
-
-
-def _narrowing(cells: Cells) -> list[Claim]:
-    """Whether more distributions never widen the gap, in any column."""
-    if len(cells.nums) < 2:
-        return []
-    pairs = list(zip(cells.nums, cells.nums[1:], strict=False))
-    changes = [
-        change
-        for base, column, q in cells.lines
-        for few, many in pairs
-        if (change := cells.difference((base, column, q, many), (base, column, q, few)))
+    falls = [
+        Estimate(-change.value, change.standard_error)
+        for line in cells.lines
+        for few, many in itertools.pairwise(cells.nums)
+        if (change := cells.difference((*line, many), (*line, few)))
     ]
-    if not changes:
-        return []
-    falls = [Estimate(-change.value, change.standard_error) for change in changes]
-    least = _least(falls)
-    return [
-        Claim(
+    if falls:
+        least = _least(falls)
+        yield Claim(
             "more distributions never widen the gap beyond noise",
             "holds in the figure",
-            f"least in {len(changes)} comparisons: {in_words(Estimate(-least.value, least.standard_error), 'nats')}",
+            f"least in {len(falls)} comparisons: {in_words(Estimate(-least.value, least.standard_error), 'nats')}",
             _none_negative(falls),
         )
-    ]
+    yield from _papers_orders(cells)
+    for column in cells.columns[1:]:
+        for base in cells.bases:
+            found = cells.best_differences(base, column)
+            yield from smaller(
+                f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a smaller gap than the "
+                f"geometric path at every number of distributions",
+                "not given",
+                found,
+                functools.partial(_wins, list(found.values())),
+            )
+    if rows[0]["model"] == "paper":
+        yield from _figures(cells)
+
+
+def _wins(found: list[Estimate], num: int, least: str) -> str:
+    wins = sum(difference.value < -2 * difference.standard_error for difference in found)
+    best = min(found, key=lambda difference: difference.value)
+    return f"at {wins} of {len(found)} beyond two standard errors; most: {in_words(best, 'nats')}"
 
 
 def _least(estimates: Iterable[Estimate]) -> Estimate:
@@ -141,74 +141,42 @@ def _none_negative(estimates: Iterable[Estimate]) -> Judgment:
     )
 
 
-def _papers_orders(cells: Cells) -> list[Claim]:
+def _papers_orders(cells: Cells) -> Iterator[Claim]:
     """Whether the two values of q that the paper recommends beat the geometric path with the released protocol."""
-    claims = []
-    for base, q in ((base, q) for base in cells.bases for q in _PAPER_BEST):
-        keys = [((base, "released", q, num), (base, "released", 1.0, num)) for num in cells.nums]
-        found = [difference for pair in keys if (difference := cells.difference(*pair))]
-        if found:
+    for base in cells.bases:
+        for q in _PAPER_BEST:
+            here, there = (base, "released", q), (base, "released", 1.0)
+            found = {num: d for num in cells.nums if (d := cells.difference((*here, num), (*there, num)))}
             statement = f"released protocol, from the {base}: q = {q} has a smaller gap than the geometric path at "
             statement += "every number of distributions"
-            claims.append(below_zero(statement, "consistently" if base == "prior" else "not given", found))
-    return claims
+            yield from smaller(statement, "consistently" if base == "prior" else "not given", found)
 
 
-def _best_order(cells: Cells, column: str) -> list[Claim]:
-    """Whether some q still beats the geometric path once more is tuned; q is chosen on other images."""
-    claims = []
-    for base in cells.bases:
-        found = [d for num in cells.nums if (d := cells.best_difference(base, column, num))]
-        if found:
-            wins = sum(difference.value < -2 * difference.standard_error for difference in found)
-            best = min(found, key=lambda difference: difference.value)
-            statement = f"{LABELS[column]}, from the {base}: the best q, chosen on other images, has a smaller gap "
-            statement += "than the geometric path at every number of distributions"
-            ours = f"at {wins} of {len(found)} beyond two standard errors; most: {in_words(best, 'nats')}"
-            verdict = below(found)
-            claims.append(Claim(statement, "not given", ours, verdict))
-    return claims
-
-
-def _figures(cells: Cells) -> list[Claim]:
+def _figures(cells: Cells) -> Iterator[Claim]:
     """With the paper's weights: gaps of the released example, and of earlier measurements of ours."""
     known = {(float(line["q"]), int(line["num_distributions"])): line for line in figures("omniglot")}
     wanted = [
-        ("released", 1.0, 100, 32.0, 37.0),
-        ("released", 0.997, 100, 24.0, 29.0),
-        ("released", 1.0, 500, 6.8, 7.6),
-        ("released", 0.994, 500, 2.8, 3.6),
+        (1.0, 100, 32.0, 37.0),
+        (0.997, 100, 24.0, 29.0),
+        (1.0, 500, 6.8, 7.6),
+        (0.994, 500, 2.8, 3.6),
     ]
-    claims = []
-    for column, q, num, low, high in wanted:
-        key = ("prior", column, q, num)
+    for q, num, low, high in wanted:
+        key = ("prior", "released", q, num)
         if key in cells.values:
-            line = known.get((q, num))
-            paper = f"{line['gap']} ({line['num_images']} images)" if line else "a curve without numbers"
-            statement = (
-                f"{LABELS[column]}, q = {q}, {num} distributions: the gap lies between {low:g} and {high:g} nats"
+            line, gap = known.get((q, num)), cells.mean(*key)
+            yield Claim(
+                f"{LABELS['released']}, q = {q}, {num} distributions: the gap lies between {low:g} and {high:g} nats",
+                f"{line['gap']} ({line['num_images']} images)" if line else "a curve without numbers",
+                str(gap),
+                judge(*gap, low, high),
             )
-            claims.append(_within(statement, paper, cells.mean(*key), low, high))
     for column, order, most in (("tuned", 1.0, 0.20), ("tuned", None, 0.15), ("split", None, 0.08)):
-        gap, name = _gap_at_500(cells, column, order)
-        if gap is not None:
+        best = order or cells.best_q("prior", column, 500)
+        if best is not None and ("prior", column, best, 500) in cells.values:
+            gap, name = cells.mean("prior", column, best, 500), "geometric" if order else f"best q ({best:g})"
             statement = f"{LABELS[column]}, {name}, 500 distributions' worth of gradients: at most {most} nats"
-            claims.append(_within(statement, "not given", gap, -np.inf, most))
-    return claims
-
-
-def _gap_at_500(cells: Cells, column: str, q: float | None) -> tuple[Estimate | None, str]:
-    """The gap with 500 distributions at one q, or at the best q if it is None; and the name of the q."""
-    if q is None:
-        best = cells.best_q("prior", column, 500)
-        return (None, "") if best is None else (cells.mean("prior", column, best, 500), f"best q ({best:g})")
-    key = ("prior", column, q, 500)
-    return (cells.mean(*key) if key in cells.values else None), "geometric" if q == 1 else f"q = {q:g}"
-
-
-def _within(statement: str, paper: str, gap: Estimate, low: float, high: float) -> Claim:
-    """The claim that a gap lies between two numbers."""
-    return Claim(statement, paper, str(gap), judge(*gap, low, high))
+            yield Claim(statement, "not given", str(gap), judge(*gap, -np.inf, most))
 
 
 EXPERIMENT = Experiment(

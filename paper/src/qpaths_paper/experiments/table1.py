@@ -18,7 +18,7 @@ Rows: as in `fig4`, and `spent`, the likelihood evaluations of the choice.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -26,12 +26,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from ..harness.experiment import Claim, Experiment, Judgment, Picture, Row, Settings, Sheet, group, product
-from ..harness.judging import all_of, below, judge
+from ..harness.judging import all_of, below, judge, smaller
 from ..harness.settings import checks
 from ..harness.statistics import (
     Estimate,
     choose_on_other_half,
-    in_words,
     mean_deviation,
     median,
     median_deviation,
@@ -249,29 +248,27 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     return {**values, "spent": plan.spent}
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[Row]) -> Iterator[Claim]:
     """Each column against the geometric path, by schedule; the caption; then the tuned column against all others."""
     table = Errors(rows)
-    pairs = [
-        (schedule, column)
-        for schedule in ("linear", "adaptive")
-        for column in table.columns
-        if column.name != "geometric" and schedule in column.schedules
-    ]
-    claims = [claim for schedule, column in pairs if (claim := _beats_geometric(table, schedule, column))]
-    captions = [claim for protocol in PROTOCOLS if (claim := _caption(table, protocol))]
-    return [*claims, *captions, *_tuned_claims(table)]
+    for schedule in ("linear", "adaptive"):
+        for column in table.columns:
+            if column.name != "geometric" and schedule in column.schedules:
+                yield from _beats_geometric(table, schedule, column)
+    for protocol in PROTOCOLS:
+        yield from _caption(table, protocol)
+    yield from _tuned_claims(table)
 
 
-def _caption(table: Errors, protocol: str) -> Claim | None:
+def _caption(table: Errors, protocol: str) -> Iterator[Claim]:
     """The last sentence of the caption: the order of the three columns, line by line."""
     suffix = "_code" if protocol == "code" else ""
     found = {line: order for line in table.lines if (order := _order(table, line, suffix))}
     if not found:
-        return None
+        return
     ordered = sum(all(difference.value < 0 for difference in order) for order in found.values())
     verdicts = [below(order) for order in found.values()]
-    return Claim(
+    yield Claim(
         f"the error of the grid is below that of the ESS heuristic, and that below the geometric path, in 8 of 12 "
         f"lines (caption), {PROTOCOLS[protocol]}",
         "in 8 of 12",
@@ -288,24 +285,24 @@ def _order(table: Errors, line: Line, suffix: str) -> list[Estimate] | None:
     return [median_difference(columns[0], columns[1]), median_difference(columns[1], columns[2])]
 
 
-def _tuned_claims(table: Errors) -> list[Claim]:
+def _tuned_claims(table: Errors) -> Iterator[Claim]:
     """Whether the tuned column is below every other column, and below every number of the paper, line by line."""
-    others = [found for line in table.lines if (found := _against_columns(table, line))]
-    paper = [found for line in table.lines if (found := _against_paper(table, line))]
     every = "every other column, at the same likelihood evaluations with the pilots, in at least 10 lines of 12"
-    claims = [_below(every, others, 10 / 12)] if others else []
-    return [*claims, _below("the best figure of the paper in every line", paper, 1.0)] if paper else claims
+    yield from _below(every, [found for line in table.lines if (found := _against_columns(table, line))], 10 / 12)
+    paper = [found for line in table.lines if (found := _against_paper(table, line))]
+    yield from _below("the best figure of the paper in every line", paper, 1.0)
 
 
-def _below(what: str, found: list[tuple[Judgment, float]], share: float) -> Claim:
+def _below(what: str, found: list[tuple[Judgment, float]], share: float) -> Iterator[Claim]:
     """The claim that the tuned column is below something in a share of the lines.
 
     `found` has a verdict for each line, and how many times smaller the error is.
     """
-    verdicts, times = [verdict for verdict, _ in found], [ratio for _, ratio in found]
-    words = f"in {verdicts.count(Judgment.HOLDS)} of {len(verdicts)} beyond noise; "
-    words += f"{_rounded(min(times))} to {_rounded(max(times))} times smaller"
-    return Claim(f"the tuned column is below {what}", "ours", words, _most_of(verdicts, share))
+    if found:
+        verdicts, times = zip(*found, strict=True)
+        words = f"in {verdicts.count(Judgment.HOLDS)} of {len(verdicts)} beyond noise; "
+        words += f"{_rounded(min(times))} to {_rounded(max(times))} times smaller"
+        yield Claim(f"the tuned column is below {what}", "ours", words, _most_of(verdicts, share))
 
 
 def _rounded(factor: float) -> str:
@@ -347,25 +344,19 @@ def _most_of(verdicts: Sequence[Judgment], share: float) -> Judgment:
     return Judgment.FAILS if len(verdicts) - verdicts.count(Judgment.FAILS) < enough else Judgment.OPEN
 
 
-def _beats_geometric(table: Errors, schedule: str, column: Column) -> Claim | None:
+def _beats_geometric(table: Errors, schedule: str, column: Column) -> Iterator[Claim]:
     """Whether a column's median error is below that of the geometric path in every line with a schedule."""
-    differences = {
-        line: difference
-        for line in table.lines
-        if line[1] == schedule and (difference := _over_geometric(table, line, column))
-    }
-    if not differences:
-        return None
-    paper = [(table.printed(line, column), table.printed(line, table.columns[0])) for line in differences]
+    lines = [line for line in table.lines if line[1] == schedule]
+    found = {line: difference for line in lines if (difference := _over_geometric(table, line, column))}
+    paper = [(table.printed(line, column), table.printed(line, table.columns[0])) for line in found]
     known = [float(a["median_abs_error"]) < float(b["median_abs_error"]) for a, b in paper if a and b]
-    least = max(differences, key=lambda line: differences[line].value)
-    lower = sum(difference.value < 0 for difference in differences.values())
+    lower = sum(difference.value < 0 for difference in found.values())
     chosen = ", q chosen on other seeds" if column.paper == "q_grid" else ""
-    return Claim(
+    yield from smaller(
         f"{schedule} schedule: {_in_words(column)} has a smaller median error than the geometric path in every line",
         f"in {sum(known)} of {len(known)}" if known else "not given",
-        f"in {lower} of {len(differences)}{chosen}; least in {name_of(least)}: {in_words(differences[least], 'nats')}",
-        below(differences.values()),
+        found,
+        lambda line, least: f"in {lower} of {len(found)}{chosen}; least in {name_of(line)}: {least}",
     )
 
 

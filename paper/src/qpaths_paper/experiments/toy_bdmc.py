@@ -17,6 +17,8 @@ Rows:
     exact_gap: The expected gap by quadrature.
 """
 
+import functools
+from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -29,7 +31,7 @@ from qpaths.families import Normal, StudentT
 from qpaths.paths import AbstractPath, EscortMomentPath, MomentPath, QPath
 
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet, group, product
-from ..harness.judging import all_of, below, judge, yes_or_no
+from ..harness.judging import all_of, judge, smaller, yes_or_no
 from ..harness.statistics import Estimate, in_words, mean
 from ..parts.exact import exact_bounds
 from ..parts.published import delta_grid, figures
@@ -160,67 +162,44 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     return {**values, "gap": values["upper"] - values["lower"]}
 
 
-def _claims(rows: list[Row]) -> list[Claim]:
+def _claims(rows: list[Row]) -> Iterator[Claim]:
     """Measured gaps against exact ones; exponential families; then which path has the smaller gap."""
     gaps = Gaps(rows)
-    exact = [claim for path in ("geometric", "moment") if (claim := _exponential_claim(gaps, path))]
-    return [_agreement(rows), *exact, *_order(gaps)]
-
-
-def _exponential_claim(gaps: Gaps, path: str) -> Claim | None:
-    """Whether the gap between normals is the symmetric KL divergence over the number of steps.
-
-    This is exact for paths through exponential families, for the geometric path as well as for moment averaging.
-    """
-    ratios = [ratio for num in gaps.nums if (ratio := gaps.relative("gaussian", path, num))]
-    if not ratios:
-        return None
-    worst = max(ratios, key=lambda ratio: abs(ratio.value - 1))
-    return Claim(
-        f"normal endpoints, {LABELS[path]}: the gap is 43.33 / (number of distributions - 1) within 2 % "
-        f"at every number",
-        "exact for exponential families",
-        f"furthest: {worst} times it",
-        all_of(judge(*ratio, 0.98, 1.02) for ratio in ratios),
-    )
-
-
-def _agreement(rows: list[Row]) -> Claim:
-    """Whether measured gaps are those of the quadrature, in standard errors."""
-    groups = list(group(rows, "endpoints", "path", "num_distributions", "delta").values())
-    gaps = [(gap_of(found), found[0]["exact_gap"]) for found in groups]
-    worst = max(abs(gap.value - exact) / gap.standard_error for gap, exact in gaps)
-    return Claim(
+    means = [(gap_of(found), found[0]["exact_gap"]) for found in gaps.rows.values()]
+    worst = max(abs(gap.value - exact) / gap.standard_error for gap, exact in means)
+    yield Claim(
         "measured gaps agree with the exact ones (quadrature)",
         "not given",
-        f"furthest of {len(groups)} means: {worst:.1f} standard errors",
+        f"furthest of {len(means)} means: {worst:.1f} standard errors",
         yes_or_no(worst < 5),
     )
-
-
-def _order(gaps: Gaps) -> list[Claim]:
-    """The best q against the geometric path between normals, and against every other path."""
-    claims = []
+    for path in ("geometric", "moment"):
+        if ratios := [ratio for num in gaps.nums if (ratio := gaps.relative("gaussian", path, num))]:
+            yield Claim(
+                f"normal endpoints, {LABELS[path]}: the gap is 43.33 / (number of distributions - 1) within 2 % "
+                f"at every number",
+                "exact for exponential families",
+                f"furthest: {max(ratios, key=lambda ratio: abs(ratio.value - 1))} times it",
+                all_of(judge(*ratio, 0.98, 1.02) for ratio in ratios),
+            )
     if (ratio := gaps.relative("gaussian", "grid", 101)) and (best := gaps.best("gaussian", "grid", 101)):
         statement = f"normal endpoints, 101 distributions: the best q ({1 - best[0]:.4g}) has 0.545 ± 0.03 of the "
         statement += "geometric gap"
-        claims.append(Claim(statement, "q = 0.9: 0.544", str(ratio), judge(*ratio, 0.515, 0.575)))
-    pairs = [(endpoints, path) for endpoints in gaps.endpoints for path in gaps.paths(endpoints) if path != "grid"]
-    return [*claims, *(claim for pair in pairs if (claim := _best_q_claim(gaps, *pair)))]
+        yield Claim(statement, "q = 0.9: 0.544", str(ratio), judge(*ratio, 0.515, 0.575))
+    for endpoints in gaps.endpoints:
+        for other in gaps.paths(endpoints):
+            found = {num: d for num in gaps.nums if (d := gaps.difference(endpoints, "grid", other, num))}
+            if other != "grid":
+                yield from smaller(
+                    f"{_SHORT[endpoints]}: the best q beats {LABELS[other]} at every number of distributions",
+                    _paper_order(endpoints, other, gaps.nums),
+                    found,
+                    functools.partial(_percent, found),
+                )
 
 
-def _best_q_claim(gaps: Gaps, endpoints: str, other: str) -> Claim | None:
-    """Whether the best q of the grid has a smaller gap than another path at every number of distributions."""
-    differences = [d for num in gaps.nums if (d := gaps.difference(endpoints, "grid", other, num))]
-    if not differences:
-        return None
-    least = max(differences, key=lambda difference: difference.value)
-    return Claim(
-        f"{_SHORT[endpoints]}: the best q beats {LABELS[other]} at every number of distributions",
-        _paper_order(endpoints, other, gaps.nums),
-        f"least: {in_words(Estimate(100 * least.value, 100 * least.standard_error), '%')}",
-        below(differences),
-    )
+def _percent(found: dict[int, Estimate], num: int, least: str) -> str:
+    return f"least: {in_words(Estimate(*(100 * number for number in found[num])), '%')}"
 
 
 def _paper_order(endpoints: str, other: str, nums: list[int]) -> str:

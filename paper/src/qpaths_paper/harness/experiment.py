@@ -143,7 +143,7 @@ class Experiment:
     smoke: Settings
     runs: Callable[[Settings, int], list[Run]]
     run_one: Callable[[Settings, int], dict[str, Any]]
-    claims: Callable[[list[Row]], list[Claim]]
+    claims: Callable[[list[Row]], Iterable[Claim]]
     check: Callable[[Settings], None] = field(default=lambda settings: None)
     inputs: Callable[[Settings], Settings] = field(default=lambda settings: {})
     pictures: Callable[[list[Row]], list[Picture]] = field(default=lambda rows: [])

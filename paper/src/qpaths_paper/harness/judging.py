@@ -1,9 +1,11 @@
 """Rules that turn a measured value with its standard error into a verdict on a claim."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
-from .experiment import Judgment
+from .experiment import Claim, Judgment
+from .statistics import Estimate, in_words
 
 
 def judge(value: float, standard_error: float, low: float, high: float) -> Judgment:
@@ -41,6 +43,23 @@ def below(estimates: Iterable[tuple[float, float]], bound: float = 0.0) -> Judgm
 def above(estimates: Iterable[tuple[float, float]], bound: float = 0.0) -> Judgment:
     """Judge whether all of some values with their standard errors are above a bound."""
     return all_of(judge(*estimate, bound, math.inf) for estimate in estimates)
+
+
+def smaller(
+    statement: str, paper: str, found: Mapping[Any, Estimate], ours: Callable[[Any, str], str] | None = None
+) -> Iterator[Claim]:
+    """Claim that all of some differences are below zero; nothing is claimed where there are none.
+
+    Args:
+        statement: What is claimed.
+        paper: The paper's number.
+        found: The differences in nats, by where they were found.
+        ours: Our number in words, from where the least gain is and that gain in words; `least: ...` by default.
+    """
+    if found:
+        where = max(found, key=lambda one: found[one].value)
+        least = in_words(found[where], "nats")
+        yield Claim(statement, paper, ours(where, least) if ours else f"least: {least}", below(found.values()))
 
 
 def yes_or_no(condition: bool) -> Judgment:

@@ -12,9 +12,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-from ..harness.experiment import Claim, Picture, Row, Sheet, group
-from ..harness.judging import below
-from ..harness.statistics import Estimate, choose_on_other_half, in_words, mean
+from ..harness.experiment import Picture, Row, Sheet, group
+from ..harness.statistics import Estimate, choose_on_other_half, mean
 from .decoders import BASES, LABELS
 from .published import figures
 
@@ -72,16 +71,13 @@ class Cells:
             return None
         return mean([values[q][image] - geometric[image] for q, image in choose_on_other_half(values, np.mean)])
 
+    def best_differences(self, base: str, column: str) -> dict[int, Estimate]:
+        """`best_difference` at each number of distributions that has one."""
+        return {num: d for num in self.nums if (d := self.best_difference(base, column, num))}
+
     def of_rows(self, key: Key, name: str) -> float:
         """The mean of a value over the seeds."""
         return float(np.mean([row[name] for row in self.rows[key]]))
-
-
-def below_zero(statement: str, paper: str, differences: list[Estimate]) -> Claim:
-    """The claim that all differences are below zero; our number is the largest of them."""
-    least = max(differences, key=lambda difference: difference.value)
-    verdict = below(differences)
-    return Claim(statement, paper, f"least: {in_words(least, 'nats')}", verdict)
 
 
 # Colors of columns, and lines and fills of bases.
