@@ -1,5 +1,7 @@
 """Estimators of the log evidence from arrays: exact worlds, quadrature, and one known law."""
 
+import hypothesis
+import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -236,6 +238,27 @@ def test_a_log_ratio_far_below_the_others_counts_as_no_mass(bridge, far, side):
         return np.sum(scipy.special.expit(forward - c)) - np.sum(scipy.special.expit(reverse + c))
 
     np.testing.assert_allclose(bridge(*sides), scipy.optimize.brentq(equation, -50, 50, xtol=1e-14), atol=1e-12)
+
+
+@hypothesis.settings(max_examples=100, deadline=None)
+@hypothesis.given(
+    shift=st.floats(-1e6, 1e6),
+    scale=st.floats(0.01, 50.0),
+    far=st.lists(st.floats(-1e308, -2e4), min_size=1, max_size=5),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_bridge_is_the_root_whatever_lies_far_below(shift, scale, far, seed):
+    """What a wide proposal finds far out, as log ratios of all sizes, does not change the root of the others."""
+    rng = np.random.default_rng(seed)
+    forward, reverse = scale * rng.standard_normal((2, 20))
+    forward[: len(far)] = far  # these are ratios without mass
+
+    def equation(c):
+        return np.sum(scipy.special.expit(forward - c)) - np.sum(scipy.special.expit(reverse + c))
+
+    root = scipy.optimize.brentq(equation, -1e4, 1e4, xtol=1e-13)
+    found = float(qp.estimators.bridge(forward[None] + shift, reverse[None] - shift)[0])
+    assert abs(found - (root + shift)) < 1e-7 * (1 + abs(shift))
 
 
 @pytest.mark.parametrize("bridge", BRIDGES.values(), ids=BRIDGES)

@@ -3,6 +3,8 @@
 import warnings
 
 import arviz
+import hypothesis
+import hypothesis.strategies as st
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -203,6 +205,24 @@ def test_a_density_with_huge_finite_values_far_out(far, seed):
     result = qp.evidence_from_draws(log_density, draws, key=jax.random.key(seed))
     assert abs(float(result.log_evidence) - np.log(2 * np.pi)) < 5 * float(result.log_evidence_se) < 0.1
     assert result.verdict.level == "sound"
+
+
+def _steep(rate, x):
+    """A normal density that falls to -exp(rate |x|) and less outside of where its draws are."""
+    beyond = jnp.maximum(jnp.abs(x) - 5.0, 0.0)
+    return -0.5 * jnp.sum(x**2) - jnp.sum(jnp.minimum(jnp.exp(rate * beyond) - 1.0, 1e300))
+
+
+@hypothesis.settings(max_examples=15, deadline=None)
+@hypothesis.given(rate=st.floats(1.0, 60.0), seed=st.integers(0, 1000))
+def test_a_log_scale_in_an_exponential_never_misleads(rate, seed):
+    """Whatever the rate: a finite answer within its error, or a verdict that is not sound."""
+    draws = np.random.default_rng(seed).standard_normal((4, 200, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        density = jax.tree_util.Partial(_steep, jnp.asarray(rate))
+        result = qp.evidence_from_draws(density, draws, key=jax.random.key(seed))
+    assert abs(float(result.log_evidence) - np.log(2 * np.pi)) < 5 * float(result.log_evidence_se) < 0.2
 
 
 def test_eight_schools_whose_log_scale_is_in_an_exponential(key):

@@ -171,6 +171,21 @@ def test_mass_from_both_sides(key):
     assert mass(0.7, cauchy, jax.random.cauchy) is None
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_a_base_that_falls_like_an_exponential_of_an_exponential(seed):
+    """The log of an exponential number: draws of a wide reference find values of -exp(30) and less."""
+
+    def mass(shift):
+        base = lambda x: shift + jnp.sum(x - jnp.exp(x))  # noqa: E731
+        evaluator = base_alone(_evaluator(base, lambda key: jnp.log(jax.random.exponential(key, (3,)))))
+        first, second = stream_of(jax.random.key(seed), host=True).split(2)
+        return log_mass(evaluator, evaluator.draw(first, 2000), second)
+
+    assert mass(0.0) is None
+    value, error = mass(0.7)
+    assert abs(value - 0.7) < 5 * error < 0.15
+
+
 def test_ignored_coordinate_is_a_note(key):
     def likelihood(x):
         return -0.5 * x["mean"] ** 2
