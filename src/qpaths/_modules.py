@@ -1,6 +1,10 @@
 """The base class of everything that is a pytree and whose methods are called in inner loops."""
 
+from typing import Any, TypeVar
+
 import equinox as eqx
+
+M = TypeVar("M", bound=eqx.Module)
 
 
 class Module(eqx.Module):
@@ -11,3 +15,11 @@ class Module(eqx.Module):
     """
 
     __getattribute__ = object.__getattribute__
+
+
+def replaced(module: M, **fields: Any) -> M:
+    """Return a module with other fields; all else in it stays the same object, and nothing is converted or checked."""
+    new = object.__new__(type(module))
+    for name, value in (vars(module) | fields).items():
+        object.__setattr__(new, name, value)
+    return new

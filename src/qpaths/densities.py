@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ._modules import replaced
 from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
 from .status import QpathsError, QpathsTypeError
 
@@ -248,10 +249,7 @@ def marked(density: DensityLike, **marks: Any) -> Density:
     """
     if not isinstance(density, Density):
         density = Density(density.log_prob, getattr(density, "sample", None))
-    new = object.__new__(type(density))
-    for name, value in (vars(density) | marks).items():
-        object.__setattr__(new, name, value)
-    return new
+    return replaced(density, **marks)
 
 
 def as_pytree(function: Any) -> Any:

@@ -1,6 +1,5 @@
 """The result of a run: the only door out of an algorithm."""
 
-import dataclasses
 import os
 import warnings
 from typing import Any, Required, TypedDict
@@ -9,11 +8,11 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from . import draws_remarks as _draws_remarks  # noqa: F401  (files may hold its remarks)
-from . import storage
+from . import draws_remarks, reasons, remarks
 from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
+from .io import Codec, read, to_jax, write
 from .numerics import log_ess
 from .status import CollapsedError as CollapsedError
 from .status import Status as Status
@@ -164,7 +163,7 @@ class Result(eqx.Module):
 
         The format is an `.npz` archive without pickle (docs/files.md). A file that exists is replaced as a whole.
         """
-        storage.write(path, "result", *_to_file(self))
+        write(path, "result", self, _CODEC)
 
     def to_arviz(self, *, key: PRNGKey | None = None, log_likelihood: Any = None) -> Any:
         """Equally weighted posterior draws for ArviZ: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on.
@@ -220,7 +219,8 @@ class BoundsResult(eqx.Module):
     @property
     def verdict(self) -> Verdict | None:
         """A verdict, "wrong", where a bound or its standard error is not a finite number; otherwise None."""
-        return Verdict.of(None, **{name: getattr(self, name) for name in _BOUNDS})
+        lower, upper = {"lower": self.lower, "lower_se": self.lower_se}, {"upper": self.upper, "upper_se": self.upper_se}
+        return Verdict.of(None, **lower, **upper)
 
     @property
     def gap(self) -> Float[ResultArray, ""]:
@@ -243,17 +243,20 @@ class BoundsResult(eqx.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bounds and both runs to a file that `load_result` reads, as `Result.save` does."""
-        forward_notes, forward = _to_file(self.forward)
-        reverse_notes, reverse = _to_file(self.reverse)
-        tree = {name: getattr(self, name) for name in _BOUNDS} | {"forward": forward, "reverse": reverse}
-        storage.write(path, "bounds", {"forward": forward_notes, "reverse": reverse_notes}, tree)
+        write(path, "bounds", self, _CODEC)
 
 
-_BOUNDS = ("lower", "upper", "lower_se", "upper_se")
+REMARKS = (
+    *(Verdict, remarks.Remark, remarks.Note, remarks.Stop, remarks.Finding),
+    *(draws_remarks.DrawsNote, draws_remarks.DrawsFinding),
+    *(reasons.Check, reasons.Refusal, reasons.Shape, reasons.Source),
+)
+"""Classes of what is said about a run, for files."""
+_CODEC = Codec((Result, BoundsResult, Cost, *REMARKS), opens=True)
 
 
 def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
-    """The result that `Result.save` or `BoundsResult.save` wrote to a file.
+    """Return the result that `Result.save` or `BoundsResult.save` wrote to a file.
 
     Every number is as it was saved. Numbers of 64 bits stay NumPy arrays where JAX would round them, that is without
     `jax_enable_x64`. A file of another kind or version is an error that says what it is.
@@ -274,38 +277,7 @@ def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
         >>> bool(load_result(file).log_evidence == result.log_evidence)
         True
     """
-    kind, notes, tree = storage.read(path, ("result", "bounds"))
-    tree = storage.to_jax(tree)
-    if kind == "result":
-        return _from_file(notes, tree)
-    return BoundsResult(
-        **{name: tree[name] for name in _BOUNDS},
-        forward=_from_file(notes["forward"], tree["forward"]),
-        reverse=_from_file(notes["reverse"], tree["reverse"]),
-    )
-
-
-def _to_file(result: Result) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What of a result goes into the header of a file, and its arrays."""
-    notes = {
-        "algorithm": result.algorithm,
-        "verdict": None if result.verdict is None else result.verdict.as_dict(),
-        "num_evaluations": dataclasses.asdict(result.num_evaluations),
-        "data": list(result.data),
-    }
-    names = [field.name for field in dataclasses.fields(result) if field.name not in notes]
-    return notes, {name: getattr(result, name) for name in names}
-
-
-def _from_file(notes: dict[str, Any], tree: dict[str, Any]) -> Result:
-    """The inverse of `_to_file`."""
-    return Result(
-        **tree,
-        algorithm=notes["algorithm"],
-        verdict=Verdict.from_dict(notes["verdict"]) if notes.get("verdict") else None,
-        num_evaluations=Cost(**notes["num_evaluations"]),
-        data=tuple(notes.get("data", ())),
-    )
+    return to_jax(read(path, ("result", "bounds"), _CODEC))
 
 
 def _range(values: Any, form: str) -> str:

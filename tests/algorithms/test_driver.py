@@ -14,7 +14,6 @@ import pytest
 
 import qpaths as qp
 from qpaths import progress
-from qpaths.algorithms import checkpoint as checkpoints
 from qpaths.algorithms import driver
 from qpaths.annealing import Annealing
 
@@ -133,13 +132,13 @@ def test_an_interrupt_while_the_file_is_written(stage, file, monkeypatch):
     """At the last stage nothing is missing, and the result is the finished one."""
     writes = itertools.count()
 
-    def write(path, settings, run):
+    def write(file, run):
         if next(writes) == stage:
             raise KeyboardInterrupt
-        original(path, settings, run)
+        original(file, run)
 
-    original = driver.write_checkpoint
-    monkeypatch.setattr(driver, "write_checkpoint", write)
+    original = driver.keep
+    monkeypatch.setattr(driver, "keep", write)
     result = quiet(*CASES["fixed"], checkpoint=file)
     assert int(result.status) == (qp.Status.UNFINISHED if stage == 1 else qp.Status.OK)
     assert len(result.betas) == stage + 1
@@ -262,14 +261,14 @@ def test_files_that_are_no_checkpoints_are_refused_and_kept(finished, file):
 def test_states_of_another_version_or_precision_are_refused(finished, file):
     file.write_bytes(finished)
     algorithm, path = CASES["fixed"]
-    settings = checkpoints.settings_of(algorithm, path, KEY)
     state = algorithm.begin(path, key=KEY)[1]
-    stored = checkpoints.read_checkpoint(file, settings)
+    checkpoint = driver.file_of(algorithm, path, KEY, file)
+    stored = checkpoint.read()["state"]
     with pytest.raises(ValueError, match=r"another version of qpaths, whose runs held other numbers \(params\)"):
-        stored.like(file, state._replace(params=None))
+        checkpoint.filled(state._replace(params=None), stored)
     single = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), state)
     with pytest.raises(ValueError, match=r"holds float64\[\] for beta, and this run needs float32\[\]"):
-        stored.like(file, single)
+        checkpoint.filled(single, stored)
 
 
 def test_a_fault_raises_and_leaves_the_last_good_stage(file):
@@ -280,8 +279,8 @@ def test_a_fault_raises_and_leaves_the_last_good_stage(file):
     for _ in range(2):
         with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage 1 \(beta = 0.333333\)"):
             quiet(FIXED, path, checkpoint=file)
-        stored = checkpoints.read_checkpoint(file, checkpoints.settings_of(FIXED, path, KEY))
-        assert int(stored.state["fault"]["status"]) == qp.Status.OK
+        stored = driver.file_of(FIXED, path, KEY, file).read()
+        assert int(stored["state"]["fault/status"]) == qp.Status.OK
 
 
 def test_only_what_has_stages_can_be_driven():

@@ -8,6 +8,8 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.arrays import HostStream
+from qpaths.front_door.state import CLASSES
+from qpaths.io import Codec, parts_of
 from qpaths.maps import Conditional, Rotate, Triangular
 from qpaths.references.modulated import Design
 from qpaths.remarks import Finding, Refusal, Shape
@@ -15,7 +17,6 @@ from qpaths.rows import evaluator_of
 from qpaths.search.choices import Check, Source
 from qpaths.search.fits import NUM_OF_BASE, drivers_of, map_of_base
 from qpaths.search.start import choose_start
-from qpaths.search.store import _reference, _reference_arrays, _reference_notes
 from qpaths.search.weighted import weighted_fit
 
 FROM_DRIVERS = {Source.DRIVERS, Source.REFINED, Source.SCANS}
@@ -25,6 +26,13 @@ def choose(log_target, dimension, base_scale=1.0, num=400, max_cost=250_000.0, k
     base = qp.MultivariateNormal(jnp.zeros(dimension), base_scale**2 * jnp.eye(dimension))
     path = qp.GeometricPath(base, qp.Density(log_target))
     return choose_start(path, kernel or qp.HMC(num_leapfrog=5), num, HostStream((1,)), max_cost)
+
+
+def through_a_file(reference):
+    codec = Codec(CLASSES, parts_of(inner=reference.inner, layout=reference.layout))
+    again = codec.decode(*codec.encode(reference))
+    assert again.inner is reference.inner
+    return again
 
 
 def test_normal_posterior_in_150_dimensions():
@@ -56,8 +64,7 @@ def test_wells_in_every_coordinate_are_found_by_scans_and_survive_a_file():
     assert abs(value - truth) < 4 * error < 0.3
     assert choice.pilot.barrier < 0.6
     reference = choice.path.base
-    notes, arrays = _reference_notes(reference), _reference_arrays(reference)
-    again = _reference(notes, arrays, reference.inner, reference.layout)
+    again = through_a_file(reference)
     x = np.random.default_rng(0).standard_normal((5, 14))
     np.testing.assert_array_equal(again.components[0].log_prob(x), reference.components[0].log_prob(x))
 
@@ -168,7 +175,7 @@ def test_map_of_the_prior_leads_to_a_fit_with_all_necks():
     assert abs(value - truth) < 4 * error < 0.3
     reference = choice.path.base
     assert any(isinstance(layer, Conditional) and layer.pulls for layer in reference.components[0].map.layers)
-    again = _reference(_reference_notes(reference), _reference_arrays(reference), reference.inner, reference.layout)
+    again = through_a_file(reference)
     x = np.random.default_rng(0).standard_normal((5, 8))
     np.testing.assert_array_equal(again.components[0].log_prob(x), reference.components[0].log_prob(x))
 
@@ -197,7 +204,7 @@ def test_a_rotated_product_of_funnels_is_found_and_survives_a_file():
     assert abs(value) < 4 * error < 0.1
     reference = choice.path.base
     assert [type(layer) for layer in reference.components[0].map.layers[-2:]] == [Triangular, Rotate]
-    again = _reference(_reference_notes(reference), _reference_arrays(reference), reference.inner, reference.layout)
+    again = through_a_file(reference)
     x = np.random.default_rng(0).standard_normal((5, 6))
     np.testing.assert_allclose(again.components[0].log_prob(x), reference.components[0].log_prob(x), rtol=1e-12)
 

@@ -132,10 +132,6 @@ class AIS(AbstractAnnealer):
             algorithm="AIS",
         )
 
-    def pilot_arrays(self, annealing: Annealing) -> dict[str, Any] | None:
-        """The parameters that the pilot found at each beta."""
-        return annealing.kernel.arrays if self.kernel.needs_fit else None  # type: ignore[attr-defined]
-
     @property
     def _pilot(self) -> Population:
         """A population that is resampled, so that few particles are enough to fit a kernel."""

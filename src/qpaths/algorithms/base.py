@@ -60,13 +60,6 @@ class AbstractAnnealer(eqx.Module):
         Counted from the settings alone, so that budgets can be planned before a run.
         """
 
-    def pilot_arrays(self, annealing: Annealing) -> dict[str, Any] | None:
-        """What a pilot has fitted for a run, so that it need not be fitted again; None where there is no pilot.
-
-        `drive` writes these arrays into its checkpoint.
-        """
-        return None
-
     def run(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
         """Anneal a population from the base to the target.
 

@@ -3,8 +3,7 @@
 import dataclasses
 import os
 import sys
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,15 +12,23 @@ import numpy as np
 from .._types import PRNGKey
 from ..annealing import Annealing, State, anneal
 from ..annealing.loop import Recorded
-from ..arrays import stack
-from ..checkpoints import check_folder
+from ..arrays import stack, to_host
+from ..io import Checkpoint, Codec, by_name, classes_around, parts_of
 from ..kernels import FrozenKernel
 from ..paths import AbstractPath
 from ..progress import Clock, Show, display, line_of, stages_left
 from ..results import Result, Status
-from ..rows import layout_of
 from .base import AbstractAnnealer
-from .checkpoint import StoredRun, check_densities, read_checkpoint, settings_of, write_checkpoint
+
+
+class StoredRun(NamedTuple):
+    """A run as far as it has come."""
+
+    kernel: FrozenKernel | None
+    """What a pilot has fitted, if there was one."""
+    state: State
+    rows: list[dict[str, Any]]
+    """Statistics of each stage."""
 
 
 def drive(
@@ -67,59 +74,69 @@ def drive(
         raise TypeError(
             f"`drive` steps algorithms such as AIS and SMC, got {type(algorithm).__name__}: call its `run`."
         )
-    keeper = _Keeper(checkpoint, {} if checkpoint is None else settings_of(algorithm, path, key))
-    if checkpoint is not None and Path(checkpoint).exists():
-        stored = read_checkpoint(checkpoint, keeper.settings)
-        annealing, fresh = _begin_again(algorithm, path, key, stored.kernel)
-        run = stored.like(checkpoint, fresh)
-        check_densities(checkpoint, annealing, run)
-        return _go_on(algorithm, annealing, run, keeper, progress)
-    if checkpoint is not None:
-        check_folder(checkpoint)
-    annealing, state = algorithm.begin(path, key=key)
-    run = StoredRun(algorithm.pilot_arrays(annealing), state, [])
-    keeper.keep(run)
-    return _go_on(algorithm, annealing, run, keeper, progress)
+    file = file_of(algorithm, path, key, checkpoint)
+    stored = file.read()
+    if stored is None:
+        annealing, state = algorithm.begin(path, key=key)
+        run = StoredRun(_fitted(algorithm, annealing), state, [])
+        keep(file, run)
+    else:
+        annealing, run = _begin_again(algorithm, path, key, file, stored)
+    return _go_on(algorithm, annealing, run, file, progress)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Keeper:
-    """Keeps a run in a file, where there is one.
+def file_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey, name: str | os.PathLike[str] | None) -> Checkpoint:
+    """Return the file of a run, which knows everything that determines its numbers.
 
-    A run that has met a fault is not kept: the file then holds the last good stage.
+    What a plain function closes over cannot be compared here; `_begin_again` compares its values instead.
     """
+    fields = {field.name: getattr(algorithm, field.name) for field in dataclasses.fields(algorithm)}
+    for field in ("chunk_size", "devices"):  # the numbers do not depend on them, and another machine needs others
+        fields.pop(field, None)
+    settings = {"algorithm": type(algorithm).__name__, **fields, "path": path, "key": key}
+    parts = parts_of(kernel=algorithm.kernel)
+    return Checkpoint(name, "checkpoint", settings, Codec((FrozenKernel, *classes_around(*parts.values())), parts))
 
-    checkpoint: str | os.PathLike[str] | None
-    settings: dict[str, str]
 
-    def keep(self, run: StoredRun) -> None:
-        if self.checkpoint is not None and int(run.state.fault.status) == Status.OK:
-            write_checkpoint(self.checkpoint, self.settings, run)
+def keep(file: Checkpoint, run: StoredRun) -> None:
+    """Write a run. One that has met a fault is not kept: the file then holds the last good stage."""
+    if file.path is not None and int(run.state.fault.status) == Status.OK:
+        stats = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]} if run.rows else {}
+        file.write({"kernel": run.kernel, "state": by_name(run.state), "rows": stats})
 
-    @property
-    def advice(self) -> str:
-        """What to do after an interruption, for the user."""
-        if self.checkpoint is None:
-            return "give `checkpoint=` to be able to go on"
-        return f"call `drive` again with the same arguments to go on from {os.fspath(self.checkpoint)}"
+
+def _fitted(algorithm: Any, annealing: Annealing) -> FrozenKernel | None:
+    """Return the kernel that a pilot has fitted, if there was one."""
+    kernel = annealing.kernel
+    if not (algorithm.kernel.needs_fit and isinstance(kernel, FrozenKernel)):
+        return None
+    return dataclasses.replace(kernel, kernel=algorithm.kernel)
 
 
 def _begin_again(
-    algorithm: AbstractAnnealer, path: AbstractPath[Any], key: PRNGKey, arrays: dict[str, Any] | None
-) -> tuple[Annealing, State]:
-    """The run of a checkpoint without its pilot: the kernel is made from what the pilot had fitted.
+    algorithm: Any, path: AbstractPath[Any], key: PRNGKey, file: Checkpoint, stored: dict[str, Any]
+) -> tuple[Annealing, StoredRun]:
+    """Return a stored run, without its pilot; raise if its numbers do not fit or the densities are others."""
+    if stored["kernel"] is not None:
+        algorithm = dataclasses.replace(algorithm, kernel=stored["kernel"])
+    annealing, fresh = algorithm.begin(path, key=key)
+    state, stats = file.filled(fresh, stored["state"]), stored["rows"]
+    first = jax.tree.map(lambda leaf: np.asarray(leaf)[:1], state.particles)
+    now = annealing.evaluator.particles(first.position, with_slopes=False).features
+    file.check_features(first.features, to_host(now))
+    rows = [{name: stats[name][i] for name in stats} for i in range(int(state.stage))]
+    return annealing, StoredRun(stored["kernel"], state, rows)
 
-    The state at beta = 0 serves as a template for the stored one.
-    """
-    if arrays is None:
-        return algorithm.begin(path, key=key)
-    with_pilot: Any = algorithm
-    kernel = FrozenKernel.from_arrays(with_pilot.kernel, arrays, layout_of(path).dimension)
-    return dataclasses.replace(with_pilot, kernel=kernel).begin(path, key=key)
+
+def _advice(file: Checkpoint) -> str:
+    """Return what to do after an interruption, for the user."""
+    if file.path is None:
+        return "give `checkpoint=` to be able to go on"
+    return f"call `drive` again with the same arguments to go on from {os.fspath(file.path)}"
 
 
 def _go_on(
-    algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper, progress: bool
+    algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, file: Checkpoint, progress: bool
 ) -> Result:
     """All stages that are left, each with progress and a checkpoint; a partial result after Ctrl-C."""
     clock = Clock()
@@ -132,14 +149,14 @@ def _go_on(
                 nonlocal latest
                 # One assignment, so that an interrupt finds the run before the stage or after it, nothing between.
                 latest = StoredRun(run.kernel, state, list(rows))
-                keeper.keep(latest)
+                keep(file, latest)
                 _report(show, clock, annealing, latest, num_per_stage)
 
             state, stats = anneal(annealing, run.state, observe=observe, rows=list(run.rows))
     except KeyboardInterrupt:
-        keeper.keep(latest)
+        keep(file, latest)
         if not annealing.is_over(latest.state, len(latest.rows)):
-            return _partial(algorithm, annealing, latest, keeper)
+            return _partial(algorithm, annealing, latest, file)
         state, stats = latest.state, stack(latest.rows)
     return algorithm.finish(annealing, state, stats)
 
@@ -150,10 +167,10 @@ def _num_evaluations(algorithm: AbstractAnnealer, num_stages: int) -> int:
     return count.target + count.target_gradient
 
 
-def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, keeper: _Keeper) -> Result:
+def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, file: Checkpoint) -> Result:
     """The result of an interrupted run, with status UNFINISHED, and a line on how to continue."""
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
-    print(f"interrupted {where}: {keeper.advice}.", file=sys.stderr)
+    print(f"interrupted {where}: {_advice(file)}.", file=sys.stderr)
     stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)
     result = algorithm.finish(annealing, run.state, stats)
     return eqx.tree_at(lambda r: r.status, result, np.asarray(int(Status.UNFINISHED)))

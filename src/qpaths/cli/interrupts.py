@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from .._files import WRITING
+from ..io import WRITING
 
 _PATIENCE = 10.0
 """Seconds that a file may take to be written."""

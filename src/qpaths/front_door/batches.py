@@ -6,14 +6,15 @@ from typing import Any
 
 from ..algorithms.islands import NUM_ISLANDS, run_islands
 from ..cost import Cost
+from ..io import Checkpoint
 from ..progress import Show
 from ..remarks import Remark
 from ..rows import LostWorkersError
-from .checkpoint import CallState, File
 from .ledger import Ledger
+from .state import CallState
 
 
-def run_batches(state: CallState, ledger: Ledger, stream: Any, file: File, show: Show) -> tuple[CallState, Remark]:
+def run_batches(state: CallState, ledger: Ledger, stream: Any, file: Checkpoint, show: Show) -> tuple[CallState, Remark]:
     """Run batches of islands until a limit is met or Ctrl-C; return also which limit it was."""
     recipe, islands, num_batches = state
     pilots, limits = recipe.num_evaluations, ledger.limits

@@ -13,6 +13,7 @@ from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simula
 from ..adapters.model import Model
 from ..cost import Cost
 from ..densities import Backend, DensityLike
+from ..io import Checkpoint, by_name
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..progress import Show, display
@@ -24,7 +25,6 @@ from ..search import tune_population
 from ..verdict import Verdict
 from .batches import rate, run_batches
 from .certificate import certify, simulated_from
-from .checkpoint import CallState, File
 from .checks import CHECKS, Run, Seen, look
 from .endpoints import check_not_on_simplex, first_sentence, in_units_of, with_names
 from .findings import findings
@@ -32,6 +32,7 @@ from .inputs import pace, probe
 from .ledger import Ledger
 from .limits import Limits
 from .problem import Problem
+from .state import CallState, file_of
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""
@@ -126,11 +127,11 @@ def evidence(
     stream = stream_for(key, problem.path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
     evaluator = evaluator_of(problem.path, stream, with_slopes=problem.kernel.with_slopes)
-    file = File(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
+    file = file_of(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
     with spread_over(executor), in_units_of(problem.model):
         seen = probe(evaluator, check_stream)
-        file.features = seen.features._asdict()
+        file.features = by_name(seen.features)
         blind = [note for note in problem.notes if note.kind is Note.NOT_DIFFERENTIABLE]
         _warn([*seen.findings, *seen.notes, *blind])
         # A share of a base that is not normalized would make the reference neither one nor the other.
@@ -168,7 +169,7 @@ def evidence(
     return with_names(result, problem.model, problem.data)
 
 
-def _pilots(problem: Problem, ledger: Ledger, stream: Any, file: File, show: Show) -> CallState:
+def _pilots(problem: Problem, ledger: Ledger, stream: Any, file: Checkpoint, show: Show) -> CallState:
     """Return the recipe that pilots find."""
     show("pilots", None)
     begun, budget = time.monotonic(), ledger.limits.finite_budget
@@ -191,7 +192,7 @@ def _answer(
     ledger: Ledger,
     run_stream: Any,
     check_stream: Any,
-    file: File,
+    file: Checkpoint,
     show: Show,
 ) -> tuple[CallState, Remark, Seen]:
     """Return islands and what checks have seen in them; where these find new modes, pilots and islands start again."""

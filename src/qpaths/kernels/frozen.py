@@ -86,17 +86,6 @@ class FrozenKernel(KernelWrapper):
         betas = np.asarray(self.betas)
         return self.at(np.interp(np.linspace(0, betas.size - 1, num), np.arange(betas.size), betas))
 
-    @property
-    def arrays(self) -> dict[str, Any]:
-        """What a file needs to keep of the kernel; `from_arrays` reads it."""
-        return {"betas": self.betas, "params": jax.tree.leaves(self.params)}
-
-    @staticmethod
-    def from_arrays(kernel: AbstractKernel[Any], arrays: dict[str, Any], dimension: int) -> "FrozenKernel":
-        """The kernel again from what `arrays` returned."""
-        structure = jax.tree.structure(kernel.template(dimension, float))
-        return FrozenKernel(kernel, arrays["betas"], jax.tree.unflatten(structure, arrays["params"]))
-
     def reversed(self) -> "FrozenKernel":
         """The parameters at `1 - beta`, for the reverse chains of bidirectional Monte Carlo."""
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))

@@ -9,11 +9,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Shaped
 
-from .. import storage
+from ..io import Codec, read, to_jax, write
 from ..numerics import log_mean_exp
 from ..results import Status
-
-_FIELDS = ("forward", "reverse", "acceptance", "status")
 
 
 class DecoderBounds(eqx.Module):
@@ -99,13 +97,12 @@ class DecoderBounds(eqx.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write all log weights to a file that `load_bounds` reads, in the format of `Result.save`."""
-        storage.write(path, "decoder bounds", {}, {name: getattr(self, name) for name in _FIELDS})
+        write(path, "decoder bounds", self, Codec((DecoderBounds,)))
 
 
 def load_bounds(path: str | os.PathLike[str]) -> DecoderBounds:
-    """The bounds that `DecoderBounds.save` wrote to a file."""
-    _, _, tree = storage.read(path, ("decoder bounds",))
-    return DecoderBounds(**storage.to_jax(tree))
+    """Return the bounds that `DecoderBounds.save` wrote to a file."""
+    return to_jax(read(path, ("decoder bounds",), Codec((DecoderBounds,))))
 
 
 def _mean(values: Any) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..checkpoints import check_folder
+from ..io import check_folder
 from .omniglot import Images, binarize, load_omniglot
 from .training import TrainingSettings, importance_bounds, train_vae
 from .vae import VAE

@@ -4,7 +4,6 @@ import dataclasses
 import datetime
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -14,10 +13,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Shaped
 
-from .. import storage
 from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
-from ..checkpoints import check_settings, describe_all, filled
+from ..io import Checkpoint, by_name
 from ..progress import Clock, display
 from ..rows import AtMost
 from ..schedules import LogUniformSchedule
@@ -147,9 +145,10 @@ def train_vae(
     optimizer = settings.optimizer(len(pixels))
     state = TrainingState(jnp.zeros((), jnp.int32), model, optimizer.init(eqx.filter(model, eqx.is_inexact_array)))
     history: list[float] = []
-    described = describe_all({**dataclasses.asdict(settings), "images": pixels})
-    if checkpoint is not None and Path(checkpoint).exists():
-        state, history = _resume(checkpoint, described, state)
+    file = Checkpoint(checkpoint, "training", {**dataclasses.asdict(settings), "images": pixels})
+    stored = file.read()
+    if stored is not None:
+        state, history = file.filled(state, stored[0]), stored[1]
 
     on_device, clock, at_once = jnp.asarray(pixels), Clock(), AtMost(settings.batch_size, "images of a batch")
     with display(progress) as show:
@@ -161,13 +160,12 @@ def train_vae(
                 history.append(float(mean))
                 left = clock.seconds_left(float(settings.num_epochs - len(history)))
                 show(_line(history, settings, left), len(history) / settings.num_epochs)
-                if checkpoint is not None and len(history) % save_every == 0:
-                    _save(checkpoint, described, state, history)
+                if len(history) % save_every == 0:
+                    file.write((by_name(state), history))
                 if observe is not None:
                     observe(len(history), state.model)
         finally:
-            if checkpoint is not None:
-                _save(checkpoint, described, state, history)
+            file.write((by_name(state), history))
     return Trained(state.model, np.array(history))
 
 
@@ -271,16 +269,3 @@ def _check(mean: float, epoch: int, settings: TrainingSettings) -> None:
 def _line(history: list[float], settings: TrainingSettings, seconds: float | None) -> str:
     left = "" if seconds is None else f", {datetime.timedelta(seconds=round(seconds))} left"
     return f"epoch {len(history)}/{settings.num_epochs}: objective {history[-1]:.3f}{left}"
-
-
-def _save(path: str | os.PathLike[str], described: dict[str, str], state: TrainingState, history: list[float]) -> None:
-    tree = {"state": state, "history": np.array(history)}
-    storage.write(path, "training", {"settings": described}, tree)
-
-
-def _resume(
-    path: str | os.PathLike[str], described: dict[str, str], template: TrainingState
-) -> tuple[TrainingState, list[float]]:
-    _, notes, tree = storage.read(path, ("training",))
-    check_settings(path, notes["settings"], described)
-    return filled(path, template, tree["state"]), list(map(float, tree["history"]))

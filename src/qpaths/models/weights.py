@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..storage import replacing
+from ..io import replacing
 
 
 def read_arrays(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:

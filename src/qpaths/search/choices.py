@@ -3,9 +3,9 @@
 import math
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import numpy as np
 
+from .._modules import replaced
 from ..cost import Cost
 from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
@@ -104,8 +104,8 @@ class Choice(NamedTuple):
 
 
 def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
-    """The same path from another base."""
-    return eqx.tree_at(lambda p: p.base, path, base)
+    """Return the same path from another base."""
+    return replaced(path, base=base)
 
 
 def is_fitted(base: Any) -> bool:

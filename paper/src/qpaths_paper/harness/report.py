@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from qpaths.storage import replacing
+from qpaths.io import replacing
 
 from .errors import UserError
 from .folders import Unreadable, load_all

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths import storage
 from qpaths.cost import Cost
+from qpaths.io import Codec, read, write
 
 
 def _result(samples, dtype=jnp.float64):
@@ -111,8 +111,13 @@ def test_the_format_is_the_documented_one(file):
         np.testing.assert_array_equal(arrays["samples/w"], ARRAY)
     assert (header["format"], header["version"], header["kind"]) == ("qpaths-result", 1, "result")
     assert header["qpaths"] == qp.__version__
-    counts = dataclasses.asdict(Cost(1, 2, 3, 4 * 10**12))
-    assert header["notes"] == {"algorithm": "SMC", "verdict": None, "num_evaluations": counts, "data": []}
+    fields = header["tree"]["fields"]
+    assert (header["tree"]["class"], fields["algorithm"], fields["verdict"]) == (
+        *("Result", {"value": "SMC"}, {"value": None}),
+    )
+    counts = {name: {"value": num} for name, num in dataclasses.asdict(Cost(1, 2, 3, 4 * 10**12)).items()}
+    assert fields["num_evaluations"] == {"class": "Cost", "fields": counts}
+    assert fields["samples"] == {"dict": [["w", {"array": "samples/w", "dtype": "float64"}]]}
 
 
 def _foreign_files(file):
@@ -170,7 +175,7 @@ def test_pickles_are_neither_written_nor_read(file):
     with pytest.raises(ValueError, match="allow_pickle=False"):
         qp.load_result(file)
     with pytest.raises(TypeError, match="only arrays of numbers can be stored, got object at a"):
-        storage.write(file, "result", {}, {"a": object()})
+        write(file, "result", {"a": object()}, Codec())
 
 
 def test_a_full_disk_leaves_the_old_file(file, monkeypatch):
@@ -191,7 +196,7 @@ def test_a_full_disk_leaves_the_old_file(file, monkeypatch):
 def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     """Half of the bytes are written, and then there is no room."""
     file = tmp_path / "state.npz"
-    storage.write(file, "result", {"number": 1}, {"x": np.zeros(3)})
+    write(file, "result", {"number": 1, "x": np.zeros(3)}, Codec())
 
     def full(file, **arrays):
         file.write(b"half")
@@ -201,9 +206,9 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     with pytest.raises(
         OSError, match=r"could not be written \(No space left on device\): what was there before is unch"
     ):
-        storage.write(file, "result", {"number": 2}, {"x": np.ones(3)})
+        write(file, "result", {"number": 2, "x": np.ones(3)}, Codec())
     monkeypatch.undo()
-    assert storage.read(file, ("result",)).notes == {"number": 1}
+    assert read(file, ("result",), Codec())["number"] == 1
     assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
     with pytest.raises(FileNotFoundError):
-        storage.write(tmp_path / "missing" / "state.npz", "result", {}, {})
+        write(tmp_path / "missing" / "state.npz", "result", {}, Codec())

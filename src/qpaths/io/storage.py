@@ -1,6 +1,6 @@
-"""Files: arrays and their nesting in a container that needs no pickle, replaced as a whole or not at all.
+"""Write values to files and read them again, without pickle. A file is replaced as a whole or not at all.
 
-The format is described in `docs/files.md`. What the arrays mean is the business of whoever writes them.
+The format is described in `docs/files.md`.
 """
 
 import contextlib
@@ -8,17 +8,17 @@ import errno
 import importlib
 import json
 import os
-import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._files import WRITING
+from .codec import Codec
+from .lock import WRITING
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, or one on which the user may not have more."""
@@ -35,24 +35,22 @@ _USES = {
 }
 
 
-class Contents(NamedTuple):
-    """What a file holds: its kind, what its writer noted in the header, and the tree of numpy arrays."""
+def write(path: str | os.PathLike[str], kind: str, value: Any, codec: Codec) -> None:
+    """Write a value; a file already there is replaced at the end.
 
-    kind: str
-    notes: dict[str, Any]
-    tree: Any
-
-
-def write(path: str | os.PathLike[str], kind: str, notes: dict[str, Any], tree: Any) -> None:
-    """Write a tree of arrays and notes that JSON can hold; a file already there is replaced at the end."""
-    arrays: dict[str, np.ndarray] = {}
+    Args:
+        path: The file.
+        kind: What the file is for, one of those in `_USES`.
+        value: Any value that the codec can take apart.
+        codec: The classes and objects that the reader knows.
+    """
+    tree, arrays = codec.encode(value)
     header = {
         "format": FORMAT,
         "version": VERSION,
         "kind": kind,
-        "qpaths": importlib.import_module(__package__).__version__,
-        "notes": notes,
-        "tree": _encode(tree, (), arrays),
+        "qpaths": importlib.import_module(__package__.split(".")[0]).__version__,
+        "tree": tree,
     }
     try:
         with replacing(path) as temporary, open(temporary, "wb") as file:
@@ -67,7 +65,7 @@ def write(path: str | os.PathLike[str], kind: str, notes: dict[str, Any], tree: 
 
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """A temporary file that replaces `path` when the block ends, and is removed if the block raises.
+    """Yield a temporary file that replaces `path` when the block ends, and is removed if the block raises.
 
     It has the suffix of `path`, since some writers add one that is missing.
 
@@ -88,8 +86,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
 
 
-def read(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> Contents:
-    """What a file of one of the given kinds holds; a `ValueError` says why another file cannot be read."""
+def read(path: str | os.PathLike[str], kinds: tuple[str, ...], codec: Codec) -> Any:
+    """Return the value in a file of one of the given kinds; a `ValueError` says why another file cannot be read."""
     arrays = _arrays_in(path)
     if "header" not in arrays:
         raise ValueError(f"{_name(path)} is not a file of qpaths: it has no header. Give a file that qpaths wrote.")
@@ -107,22 +105,27 @@ def read(path: str | os.PathLike[str], kinds: tuple[str, ...]) -> Contents:
         use = _USES.get(kind, "it has another use")
         raise ValueError(f"{_name(path)} holds a {kind}, and {' or '.join(kinds)} is wanted here: {use}.")
     with _complaint(path):
-        return Contents(kind, header["notes"], _decode(header["tree"], arrays))
+        return codec.decode(header["tree"], arrays)
 
 
 def to_jax(tree: Any) -> Any:
-    """The arrays as arrays of jax, except those that jax would round: 64 bits without `jax_enable_x64`."""
-    return jax.tree.map(lambda a: jnp.asarray(a) if jax.dtypes.canonicalize_dtype(a.dtype) == a.dtype else a, tree)
+    """Return the tree with arrays of JAX, except those that JAX would round: 64 bits without `jax_enable_x64`."""
+
+    def convert(leaf: Any) -> Any:
+        is_array = isinstance(leaf, np.ndarray | np.generic)
+        return jnp.asarray(leaf) if is_array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype else leaf
+
+    return jax.tree.map(convert, tree)
 
 
 def _name(path: str | os.PathLike[str]) -> str:
-    """The name of a file in errors."""
+    """Return the name of a file for errors."""
     return f"`{os.fspath(path)}`"
 
 
 @contextlib.contextmanager
 def _complaint(path: str | os.PathLike[str]) -> Any:
-    """Whatever goes wrong while bytes are taken apart means that they are not the bytes that were written."""
+    """Raise a `ValueError` for any error in the block: the bytes are not those that were written."""
     try:
         yield
     except Exception as error:
@@ -132,7 +135,7 @@ def _complaint(path: str | os.PathLike[str]) -> Any:
 
 
 def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """All arrays of a file of qpaths; nothing of another archive, which may be large."""
+    """Return all arrays of a file of qpaths; nothing of another archive, which may be large."""
     with open(path, "rb") as file:
         start = file.read(4)
         if start != b"PK\x03\x04":
@@ -145,50 +148,3 @@ def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays) if "header" in arrays.files else {}
-
-
-def _encode(node: Any, names: tuple[str, ...], arrays: dict[str, np.ndarray]) -> Any:
-    """The nesting as JSON; arrays are collected on the way, under names made from where they stand.
-
-    Nodes that JSON cannot name (named tuples, modules) become dictionaries of their fields.
-    """
-    if node is None:
-        return {"none": True}
-    children, _ = jax.tree_util.tree_flatten_with_path(node, is_leaf=lambda child: child is not node)
-    if children and children[0][1] is node:
-        array = np.asarray(node)
-        if array.dtype.hasobject:
-            raise TypeError(f"only arrays of numbers can be stored, got {type(node).__name__} at {'/'.join(names)}.")
-        name = re.sub(r"[^\w/]", "_", "/".join(names))
-        while name in arrays:
-            name += "_"
-        arrays[name] = array
-        return {"array": name, "dtype": array.dtype.name}
-    if type(node) in (list, tuple):
-        items = [_encode(child, (*names, str(i)), arrays) for i, child in enumerate(node)]
-        return {type(node).__name__: items}
-    keyed = node.items() if type(node) is dict else ((_field(path), child) for path, child in children)
-    pairs = [(key if isinstance(key, int) else str(key), child) for key, child in keyed]
-    return {"dict": [[key, _encode(child, (*names, str(key)), arrays)] for key, child in pairs]}
-
-
-def _field(path: Any) -> str:
-    """The name of a field of a node, from its path in the tree."""
-    return jax.tree_util.keystr(path, simple=True)
-
-
-def _decode(node: dict[str, Any], arrays: dict[str, Any]) -> Any:
-    """The inverse of `_encode`: nested dictionaries, lists and tuples of arrays."""
-    ((kind, value),) = ((k, v) for k, v in node.items() if k != "dtype")
-    if kind == "array":
-        array = arrays[value]
-        # Kinds of numbers that numpy itself does not know (bfloat16) are stored as bytes.
-        return array.view(np.dtype(node["dtype"])) if array.dtype.kind == "V" else array
-    if kind == "dict":
-        return {key: _decode(child, arrays) for key, child in value}
-    if kind in ("list", "tuple"):
-        items = [_decode(child, arrays) for child in value]
-        return items if kind == "list" else tuple(items)
-    if kind == "none":
-        return None
-    raise ValueError(f"unknown node {kind!r}")

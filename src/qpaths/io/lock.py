@@ -3,3 +3,4 @@
 import threading
 
 WRITING = threading.RLock()
+"""Held while a file is written."""
