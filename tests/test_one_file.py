@@ -57,9 +57,6 @@ class Cube(AbstractKernel):
     def fit(self, cloud, stream, previous):
         return cloud.evaluator.xp.std(cloud.positions, axis=0)
 
-    def template(self, dimension, dtype):
-        return np.zeros(dimension, dtype)
-
     def randomness(self, rows, position, num):
         _, uniform = rows.draw(position.shape[0], num, 0, position.shape[1] + 1, dtype=position.dtype)
         return uniform[..., 1:], uniform[..., 0]

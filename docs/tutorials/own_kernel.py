@@ -8,7 +8,6 @@
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 import qpaths as qp
 from qpaths.cost import Cost
@@ -27,9 +26,6 @@ class Cube(AbstractKernel):
     def fit(self, cloud, stream, previous):
         """The parameters of one group of particles: here one width for each coordinate."""
         return cloud.evaluator.xp.std(cloud.positions, axis=0)
-
-    def template(self, dimension, dtype):
-        return np.zeros(dimension, dtype)  # the structure of what `fit` returns
 
     def randomness(self, rows, position, num):
         """All random numbers of `num` transitions: arrays whose first two axes are transition and particle."""
@@ -68,15 +64,15 @@ assert abs(result.log_evidence - jnp.log(jnp.pi / 2)) < 4 * result.log_evidence_
 # | `cost` | the `Cost` of one transition of one particle |
 # | `fit_cost(num_particles, again)` | the `Cost` of one call of `fit`; nothing unless `fit` evaluates densities |
 # | `fit(cloud, stream, previous)` | the parameters of one group of particles, for the beta of the cloud |
-# | `template(dimension, dtype)` | arrays with the structure and shapes of what `fit` returns |
 # | `between(low, high, share)` | parameters between those of two betas; linear unless the kernel says otherwise |
-# | `equip(particles, stream)` | the particles at the start of a run, with what the kernel keeps about each; as a rule nothing |
+# | `first_memory(position, stream)` | what the kernel keeps about each particle, at the start of a run; as a rule nothing |
 # | `randomness(rows, position, num)` | the random numbers of `num` transitions |
 # | `transition(evaluator, beta, particles, randomness, params)` | the new particles, and an `Info` |
 #
 # - `cloud` holds `evaluator`, `beta`, `particles`, `log_weights` and `positions`. `previous` are the parameters at the
 #   beta before, or None at the first. `stream` has random numbers for `fit` itself.
-# - A kernel without parameters needs neither `fit` nor `template`.
+# - A kernel without parameters needs no `fit`. A class of parameters (a named tuple) stands in the module of the kernel,
+#   so that checkpoints can hold it.
 # - `transition` must use its parameters and nothing else. A kernel with frozen parameters then leaves the density at
 #   `beta` exactly invariant, and AIS and BDMC are exact.
 # - `accept` is the Metropolis rule. Its last argument is the log of the proposal ratio, zero for a symmetric proposal.
@@ -89,9 +85,9 @@ assert abs(result.log_evidence - jnp.log(jnp.pi / 2)) < 4 * result.log_evidence_
 #   tempering has one group for each beta.
 # - `Cost.values(n)` counts n values of each endpoint, and `Cost.gradients(n)` counts n values with gradient. Costs can
 #   be added, and multiplied by a number.
-# - `particles.momentum` is None, unless `equip` sets it as `HMC(persistence=0.7)` does. Resampling, swaps, chunks and
-#   checkpoints then carry it with the particle. The kernel must leave the density times the law of the momentum
-#   invariant.
+# - `particles.memory` is None, unless `first_memory` returns something, as `HMC(persistence=0.7)` does for the momenta.
+#   Resampling, swaps, chunks and checkpoints then carry it with the particle, and `transition` returns it. The kernel
+#   must leave the density times the law of the momentum invariant.
 # - A frozen kernel has parameters between the betas of its pilot by `between`. Scales should go geometrically
 #   (`qpaths.kernels.factors`), so that halfway between 0.01 and 1 is 0.1.
 # - `KernelWrapper` passes everything on to another kernel. `FrozenKernel` is built on it.
@@ -99,8 +95,7 @@ assert abs(result.log_evidence - jnp.log(jnp.pi / 2)) < 4 * result.log_evidence_
 # ## Test it
 #
 # `qpaths.testing.check_kernel` moves exact draws and checks that they are still exact draws, also next to a hard bound.
-# It compares the host with the compiled program, chunks with the whole, `template` with `fit`, and the evaluations with
-# `cost`. `qpaths.testing.check_algorithm(qp.SMC(200, qp.LinearSchedule(8), Cube(3)))` then runs the kernel against a
+# It compares the host with the compiled program, chunks with the whole, and the evaluations with `cost`. `qpaths.testing.check_algorithm(qp.SMC(200, qp.LinearSchedule(8), Cube(3)))` then runs the kernel against a
 # known evidence. A kernel that always accepts (`qpaths.testing.NoRejection`) fails both.
 #
 # Next: [Write an algorithm](own_algorithm.md)

@@ -113,9 +113,6 @@ class _Exact(AbstractKernel):
     def fit(self, cloud, stream, previous):
         return cloud.evaluator.xp.zeros(())
 
-    def template(self, dimension, dtype):
-        return np.zeros((), dtype)
-
     def randomness(self, rows, position, num):
         return rows.draw(position.shape[0], num, 1, 0, dtype=position.dtype)[0]
 

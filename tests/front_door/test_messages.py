@@ -177,9 +177,6 @@ def test_a_kernel_with_a_traced_number_of_steps(key):
         needs_fit = False
         cost = Cost.values(1)
 
-        def template(self, dimension, dtype):
-            return np.zeros(dimension, dtype)
-
         def randomness(self, rows, position, num):
             return rows.draw(position.shape[0], num, 0, 1)[1]
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.io import Codec, classes_around
 from qpaths.kernels.factors import LeapfrogParams, LowRank, low_rank
 
 RNG = np.random.default_rng(0)
@@ -68,7 +69,8 @@ def test_a_frozen_low_rank_kernel_is_unbiased_and_survives_a_file(key):
     path = qp.GeometricPath(base, qp.MultivariateNormal(jnp.zeros(30), jnp.asarray(matrix)))
     pilot = qp.SMC(24, qp.LinearSchedule(6), qp.HMC(1, 3, preconditioner="low_rank"))
     frozen = qp.tune(path, key=key, kernel=pilot.kernel, budget=20_000).kernel
-    again = qp.kernels.FrozenKernel.from_arrays(frozen.kernel, frozen.arrays, 30)
+    codec = Codec(classes_around(frozen, frozen.kernel))
+    again = codec.decode(*codec.encode(frozen))
     jax.tree.map(np.testing.assert_array_equal, again.params, frozen.params)
     smc = qp.SMC(24, qp.LinearSchedule(6), again)
     ratios = np.exp([float(smc.run(path, key=k).log_evidence) for k in jax.random.split(key, 60)])

@@ -25,8 +25,8 @@ class NoFlip(KernelWrapper):
 
     def transition(self, evaluator, beta, particles, randomness, params):
         new, info = self.kernel.transition(evaluator, beta, particles, randomness, params)
-        momentum = evaluator.xp.where(info.accepted[:, None], new.momentum, -new.momentum)
-        return new._replace(momentum=momentum), info
+        momentum = evaluator.xp.where(info.accepted[:, None], new.memory, -new.memory)
+        return new._replace(memory=momentum), info
 
 
 LONG_STEPS = qp.HMC(20, 1, step_size=1.9, persistence=0.9)
@@ -127,6 +127,6 @@ def test_momenta_are_kept_only_where_asked():
     for kernel, kept in ((qp.HMC(), False), (qp.MALA(), False), (qp.RandomWalk(), False), (SHORT, True)):
         evaluator = Evaluator.of(PATH, HostDensities(layout, kernel.with_slopes))
         state = Population().start(evaluator, kernel, stream.normal((50, 2)), stream.fold(1))
-        assert (state.particles.momentum is not None) == kept
+        assert (state.particles.memory is not None) == kept
     with pytest.raises(ValueError, match=r"`persistence` must lie in \[0, 1\), got 1.0"):
         qp.HMC(persistence=1.0)

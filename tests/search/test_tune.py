@@ -226,7 +226,7 @@ def test_numbers_of_a_frozen_kernel_become_arguments_of_its_program(kernel, key)
     assert found.betas.size == 256
     if isinstance(kernel, qp.HMC):
         assert isinstance(found.kernel.spread, jax.Array)
-        assert float(found.kernel.spread) == 2.0
+        assert float(found.kernel.spread) == kernel.spread
 
 
 def test_frozen_kernel_interpolates_and_reverses():

@@ -1,5 +1,7 @@
 """The check of kernels accepts every kernel of the library, and rejects wrong ones by what is wrong with them."""
 
+import collections
+
 import numpy as np
 import pytest
 
@@ -26,9 +28,16 @@ class Miscounted(KernelWrapper):
     cost = Cost.values(2)
 
 
-class OtherTemplate(KernelWrapper):
-    def template(self, dimension, dtype):
-        return np.zeros(dimension, dtype)
+class Hidden(KernelWrapper):
+    """Has parameters of a class that nobody finds in the module of the kernel."""
+
+    _Width = collections.namedtuple("_Width", "width")
+
+    def fit(self, cloud, stream, previous):
+        return self._Width(self.kernel.fit(cloud, stream, previous))
+
+    def transition(self, evaluator, beta, particles, randomness, params):
+        return self.kernel.transition(evaluator, beta, particles, randomness, params.width)
 
 
 class Lazy(KernelWrapper):
@@ -72,7 +81,7 @@ WALK = qp.RandomWalk(3)
         (StaleBeta(qp.RandomWalk(20)), "no longer exact"),
         (StaleBeta(qp.HMC(4, 4)), "no longer exact"),
         (Miscounted(WALK), "should cost"),
-        (OtherTemplate(WALK), "`template` must have"),
+        (Hidden(WALK), "files cannot hold what `fit` returns"),
         (Lazy(WALK), "carry the features"),
         (ByChunk(WALK), "size of chunks"),
         (OtherWorld(WALK), "compiled transition differs"),

@@ -108,7 +108,7 @@ def continued(
     chosen = np.concatenate([draws.chosen(num_top, offset, top), draws.chosen(num_chains - num_top, offset)])
     with one_thread():
         particles = evaluator.particles(draws.rows(chosen), with_slopes=kernel.with_slopes)
-        particles = kernel.equip(particles, stream)
+        particles = particles._replace(memory=kernel.first_memory(particles.position, stream))
         params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], kernel.params_at(1.0))
         ratios = [_ratios(evaluator, particles)]
         for move in range(num_moves):

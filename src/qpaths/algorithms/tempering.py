@@ -240,7 +240,7 @@ def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Any) -> t
 def _draw(sampler: Any, evaluator: Evaluator, stream: Any, num: int) -> Particles:
     """Exact draws from the base, evaluated, with what the kernel keeps of each."""
     particles = evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
-    return sampler.kernel.equip(particles, stream)
+    return particles._replace(memory=sampler.kernel.first_memory(particles.position, stream))
 
 
 def _stranded(evaluator: Evaluator, state: Tempering) -> Fault:

@@ -117,7 +117,7 @@ class Annealing(Module):
             "beta": state.beta,
             "ess": ess,
             "acceptance": acceptance,
-            "step_size": kernel.step_size_of(params),
+            "step_size": kernel.step_size_of(params, resampled.particles.memory),
             "log_evidence": weighted.log_evidence,
             "log_evidence_lag": state.lag.log_evidence,
             "increment": xp.mean(increments),

@@ -46,7 +46,7 @@ def moved(
     Particle i has the key `fold_in(key, i)` of the stage.
     """
     position = particles.position
-    devices, dtype, num = position.devices, position.dtype, position.shape[0]
+    devices, dtype = position.devices, position.dtype
 
     def cast(leaf: Any) -> Any:
         is_real = np.issubdtype(np.result_type(leaf), np.floating)
@@ -55,12 +55,9 @@ def moved(
     rows = jax.tree.map(lambda leaf: leaf.array if isinstance(leaf, Spread) else leaf, particles)
     features = jax.tree.map(lambda leaf: Spread.of(leaf, devices, dtype).array, particles.features)
     params = jax.tree.map(cast, params)
-    own = None
-    if any(leaf.shape[0] == num for leaf in jax.tree.leaves(params)):  # every particle has its own
-        params, own = None, jax.tree.map(lambda leaf: Spread.of(leaf, devices).array, params)
     shared = portable((evaluator.path, kernel), dtype), cast(beta), stream.key_data(), params
     work = _Move(chain_length)
-    found, info = in_pieces(work, (rows._replace(features=features), own), chunk_size, OnDevices(devices, shared))
+    found, info = in_pieces(work, rows._replace(features=features), chunk_size, OnDevices(devices, shared))
     acceptance, accepted, invalid = gathered(info[:3])
     return _on_both(found), Info(acceptance, accepted, invalid, Spread(info.proposal))
 
@@ -89,15 +86,13 @@ class _Move:
 
     chain_length: int
 
-    def __call__(self, shared: Any, numbers: Any, before: Any, rows: Any) -> tuple[Particles, Info]:
+    def __call__(self, shared: Any, numbers: Any, before: Any, particles: Any) -> tuple[Particles, Info]:
         (path, kernel), beta, key_data, params = shared
-        particles, own = rows
-        if own is None:
 
-            def of_group(leaf: Any) -> Any:
-                return leaf[jnp.floor(before * leaf.shape[0] + 1e-6).astype(int)][None]
+        def of_group(leaf: Any) -> Any:
+            return leaf[jnp.floor(before * leaf.shape[0] + 1e-6).astype(int)][None]
 
-            own = jax.tree.map(of_group, params)
+        own = jax.tree.map(of_group, params)
         key = jax.random.wrap_key_data(key_data)
         draws = TracedRows(jax.vmap(lambda number: jax.random.fold_in(key, number))(numbers))
         evaluator = _traced(path, kernel.with_slopes)

@@ -131,10 +131,11 @@ class Population(Module):
     def start(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
-        particles = kernel.equip(self._evaluated(evaluator, kernel, positions), stream)
+        particles = self._evaluated(evaluator, kernel, positions)
+        memory = kernel.first_memory(particles.position, stream)
         if self.devices is not None:
-            momentum = jax.tree.map(particles.position.like, particles.momentum)
-            particles = particles._replace(momentum=momentum)
+            memory = jax.tree.map(particles.position.like, memory)
+        particles = particles._replace(memory=memory)
         invalid = invalid_draws(evaluator, particles)
         dtype = evaluator.log_density(0.0, particles.features).dtype
         num, zero, none = positions.shape[0], xp.zeros((), dtype), xp.zeros((), int)
@@ -147,10 +148,9 @@ class Population(Module):
             zero, none, particles, log_weights, log_weights, zero, families, none, zero, zero, zero, lag, None, fault
         )
         params = kernel.fit(Cloud(evaluator, state.beta, particles, log_weights), stream, None)
-        if not kernel.adapts:
-            # Nothing moves at the base: one fit is enough for all groups, whatever it is fitted to.
-            repeats = self.num_fits(kernel, num)
-            params = jax.tree.map(lambda leaf: xp.repeat(leaf[None], repeats, axis=0), params)
+        # Nothing moves at the base: one fit is enough for all groups, whatever it is fitted to.
+        repeats = self.num_fits(kernel, num)
+        params = jax.tree.map(lambda leaf: xp.repeat(leaf[None], repeats, axis=0), params)
         return state._replace(params=params)
 
     def _evaluated(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
@@ -225,8 +225,6 @@ class Population(Module):
         Copies of a particle are neighbors, so that a cut keeps families together; where the second half of the
         resampled particles begins, it leaves half of the weight on each side.
         """
-        if kernel.adapts:
-            return state.params
         xp = evaluator.xp
         num = state.log_weights.shape[0]
 
@@ -266,7 +264,7 @@ class Population(Module):
             particles, info = in_blocks(self.chunk_size, move_by, state.particles, stream.rows(num), params)
         state = state._replace(
             particles=particles,
-            params=kernel.moved(params, info),
+            params=params,
             fault=first_fault(state.fault, Status.INVALID_PROPOSAL, state.stage, info.invalid, info.proposal),
         )
         if self.chain_length > 1:

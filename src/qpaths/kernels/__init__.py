@@ -4,7 +4,7 @@ from .base import AbstractKernel as AbstractKernel
 from .blackjax import BlackJAXKernel as BlackJAXKernel
 from .frozen import FrozenKernel as FrozenKernel
 from .gradient import HMC as HMC
-from .mala import MALA as MALA
+from .gradient import MALA as MALA
 from .metropolis import IndependentMH as IndependentMH
 from .metropolis import RandomWalk as RandomWalk
 from .wrapper import KernelWrapper as KernelWrapper

@@ -54,11 +54,6 @@ class AbstractKernel(Module, Generic[Params]):
         """Whether `fit` looks at the particles at all."""
 
     @property
-    def adapts(self) -> bool:
-        """Whether `moved` changes the parameters: `fit` is then called once, and returns them for all groups."""
-        return False
-
-    @property
     @abc.abstractmethod
     def cost(self) -> Cost:
         """What one transition of one particle costs."""
@@ -72,14 +67,11 @@ class AbstractKernel(Module, Generic[Params]):
         return Cost()
 
     def fit(self, cloud: Cloud, stream: Any, previous: Params | None) -> Params:
-        """Parameters of one group for the beta of the cloud; `previous` are those of the beta before.
+        """Return the parameters of one group for the beta of the cloud; `previous` are those of the beta before.
 
-        None, with `template`, for a kernel without parameters.
+        They are None for a kernel without parameters, and otherwise an array or a tree of arrays. A class of named
+        tuples among them must be known in the module of the kernel, so that files can hold it.
         """
-        return None  # type: ignore[return-value]
-
-    def template(self, dimension: int, dtype: Any) -> Params:
-        """Parameters of one group in `dimension` coordinates, of the structure that `fit` returns; without values."""
         return None  # type: ignore[return-value]
 
     def between(self, low: Params, high: Params, share: Any) -> Params:
@@ -94,12 +86,13 @@ class AbstractKernel(Module, Generic[Params]):
 
         return jax.tree.map(linear, low, high)
 
-    def equip(self, particles: Particles, stream: Any) -> Particles:
-        """The particles of a new run, with what the kernel keeps of each from move to move: nothing, as a rule.
+    def first_memory(self, position: Rows, stream: Any) -> Any:
+        """Return what the kernel keeps of each particle from move to move, at the start of a run; None as a rule.
 
-        The caller draws from `stream` as well; a kernel folds another number into it.
+        It becomes `particles.memory`, an array or a tree of arrays with one row for each particle, and `transition`
+        returns it with the particles. `stream` is shared with the caller: fold in a number before drawing.
         """
-        return particles
+        return None
 
     @abc.abstractmethod
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:
@@ -115,18 +108,14 @@ class AbstractKernel(Module, Generic[Params]):
         returned, and `params` have a leading axis of groups.
         """
 
-    def step_size_of(self, params: Params) -> Scalar:
-        """The step size to report, its mean over the groups; NaN for a kernel without one."""
+    def step_size_of(self, params: Params, memory: Any = None) -> Scalar:
+        """Return the step size to report, its mean over groups or particles; NaN for a kernel without one."""
         leaves = jax.tree.leaves(params)
         return namespace(leaves).asarray(float("nan"))
 
     def reversed(self) -> "AbstractKernel[Params]":
         """The kernel for `Reversed(path)`, whose beta is one minus the path's."""
         return self
-
-    def moved(self, params: Params, info: Info) -> Params:
-        """The parameters after a move; other ones only for a kernel that adapts on the way, which is not exact."""
-        return params
 
     def move(
         self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: Any, params: Params

@@ -62,9 +62,6 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
         """The covariance of the weighted particles."""
         return weighted_moments(cloud)[1]
 
-    def template(self, dimension: int, dtype: Any) -> Matrix:
-        return np.zeros((dimension, dimension), dtype)
-
     def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
         """Data of keys, one for each transition of each particle."""
         if isinstance(rows, HostRows):

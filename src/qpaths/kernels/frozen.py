@@ -92,18 +92,17 @@ class FrozenKernel(KernelWrapper):
 
 
 def shared(kernel: Any) -> Any:
-    """The kernel with arrays in place of what would otherwise be part of a compiled program.
+    """Return the kernel with arrays in place of what would otherwise be part of a compiled program.
 
-    Frozen kernels of one kind then share a program, whatever their betas, the share of the momentum that they keep
-    and the spread of their step sizes.
+    Frozen kernels of one kind then share a program, whatever their betas and their numbers, such as the share of the
+    momentum that particles keep.
     """
     if not isinstance(kernel, FrozenKernel):
         return kernel
     kernel = kernel.resampled()
-    # Of Python numbers, so that they do not widen float32.
-    numbers = {
-        name: jnp.asarray(float(getattr(kernel.kernel, name)))
-        for name in ("persistence", "spread")
-        if name in {field.name for field in dataclasses.fields(kernel.kernel)}
-    }
-    return dataclasses.replace(kernel, kernel=dataclasses.replace(kernel.kernel, **numbers))
+
+    def traced(leaf: Any) -> Any:
+        # Of Python numbers, so that they do not widen float32.
+        return jnp.asarray(float(leaf)) if isinstance(leaf, float | int) else leaf
+
+    return dataclasses.replace(kernel, kernel=jax.tree.map(traced, kernel.kernel))

@@ -1,6 +1,6 @@
-"""Kernels that follow the gradient: Hamiltonian Monte Carlo, and what it shares with MALA.
+"""Kernels that follow the gradient: Hamiltonian Monte Carlo, and its special case with one leapfrog step.
 
-Both use the score of the path at beta, which on a pointwise path is a mix of the endpoints' gradients. A target with a
+They use the score of the path at beta, which on a pointwise path is a mix of the endpoints' gradients. A target with a
 `guide` is followed along the gradient of the guide, and accepted by its own density.
 """
 
@@ -34,16 +34,50 @@ def _effort(num_particles: int, again: bool) -> tuple[int, int]:
     return num_rounds, min(num_particles, most, max(16, num_particles // 8))
 
 
-class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
-    """The one implementation behind HMC and MALA: `num_leapfrog` evaluations with gradient per transition."""
+class HMC(AbstractKernel[LeapfrogParams]):
+    """Hamiltonian Monte Carlo (Duane et al., 1987; Neal, 2011).
 
-    num_leapfrog: eqx.AbstractVar[int]
-    step_size: eqx.AbstractVar[ScalarLike | None]
-    preconditioner: eqx.AbstractVar[str]
-    jitter: eqx.AbstractVar[ScalarLike]
-    target_acceptance: eqx.AbstractVar[ScalarLike]
-    persistence: eqx.AbstractVar[ScalarLike]
-    spread: eqx.AbstractVar[ScalarLike]
+    Args:
+        num_steps: Transitions at each beta.
+        num_leapfrog: Leapfrog steps of a transition; each costs a value with gradient of each density.
+        step_size: None has it tuned at each beta to `target_acceptance`, or above where a longer trajectory would turn
+            back. A number is used as given, in the coordinates of the preconditioner.
+        preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`), a diagonal with up to
+            20 directions in which particles or their scores vary most (`"low_rank"`), or nothing (`"none"`). A dense
+            one is reliable only with many more particles than coordinates. A low-rank one follows a few wide or narrow
+            directions with fewer particles than coordinates. With 256 particles in 200 dimensions SMC that fits it
+            at every beta was still up to 5 nats off: freeze it with `qpaths.tune`.
+        jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
+            returns to its start every time.
+        target_acceptance: The acceptance rate of the tuning.
+        persistence: The share of its momentum that a particle keeps from one transition to the next (Horowitz, 1991),
+            also to the next beta. It pays with few leapfrog steps, after which a particle would otherwise often turn
+            back: try 0.5 to 0.7 with 3 steps. It costs nothing.
+        spread: The step size of each transition is also multiplied by a number between `1 / spread` and `spread`,
+            uniform on a log scale. Long and short steps then alternate where no single step size serves everywhere.
+            `qpaths.tune` tries it for chains. It seldom pays, and populations moved less
+            (`benchmarks/reliability/step_sizes.py`).
+
+    With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
+
+    It needs gradients of both densities. Single step sizes fail where scales differ much from place to place, as in the
+    neck of a funnel.
+
+    Examples:
+        >>> HMC(num_leapfrog=5).cost.total  # a gradient counts as two evaluations
+        10
+        >>> HMC(step_size=0.1, preconditioner="none").needs_fit
+        False
+    """
+
+    num_steps: int = eqx.field(static=True, default=1)
+    num_leapfrog: int = eqx.field(static=True, default=10)
+    step_size: ScalarLike | None = None
+    preconditioner: str = eqx.field(static=True, default="dense")
+    jitter: ScalarLike = 0.2
+    target_acceptance: ScalarLike = 0.85
+    persistence: ScalarLike = 0.0
+    spread: ScalarLike = 1.0
 
     def __check_init__(self) -> None:
         check_num_steps(self.num_steps)
@@ -82,16 +116,8 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         num_rounds, num_copies = _effort(num_particles, again)
         return Cost.gradients(num_rounds * num_copies * self.num_leapfrog)
 
-    def step_size_of(self, params: LeapfrogParams) -> Scalar:
+    def step_size_of(self, params: LeapfrogParams, memory: Any = None) -> Scalar:
         return namespace(params.step_size).mean(params.step_size)
-
-    def template(self, dimension: int, dtype: Any) -> LeapfrogParams:
-        shape = (dimension, dimension) if self.preconditioner == "dense" else (dimension,)
-        scale: Any = np.zeros(shape, dtype)
-        if self.preconditioner == "low_rank":
-            rank = min(_RANK, dimension)
-            scale = LowRank(scale, np.zeros((dimension, rank), dtype), np.zeros(rank, dtype))
-        return LeapfrogParams(scale, np.zeros((), dtype))
 
     def between(self, low: LeapfrogParams, high: LeapfrogParams, share: Any) -> LeapfrogParams:
         """Scales and step sizes go geometrically: halfway between 0.01 and 1 is 0.1."""
@@ -101,13 +127,13 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         scale = factors_between if self.preconditioner == "dense" else scales_between
         return LeapfrogParams(scale(low.scale, high.scale, share), step_size)
 
-    def equip(self, particles: Particles, stream: Any) -> Particles:
-        """With a standard normal momentum where momenta are kept, or may be: a share in an array counts as kept."""
+    def first_memory(self, position: Rows, stream: Any) -> Rows | None:
+        """Return standard normal momenta if they are kept, or may be: a share in an array counts as kept."""
         if isinstance(self.persistence, float | int) and not self.persistence:
-            return particles
-        num, dimension = particles.position.shape
-        normal, _ = stream.fold(_MOMENTA).rows(num).draw(num, 1, dimension, 0, dtype=particles.position.dtype)
-        return particles._replace(momentum=normal[0])
+            return None
+        num, dimension = position.shape
+        normal, _ = stream.fold(_MOMENTA).rows(num).draw(num, 1, dimension, 0, dtype=position.dtype)
+        return normal[0]
 
     def fit(self, cloud: Cloud, stream: Any, previous: LeapfrogParams | None) -> LeapfrogParams:
         """The preconditioner from the particles, and the step size from short runs of copies of them.
@@ -153,7 +179,7 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         chosen = xp.searchsorted(cumulative, uniform * cumulative[-1], side="right")
         chosen = xp.minimum(chosen, cloud.log_weights.size - 1)  # where no particle has weight the sum is NaN
         # Without their momenta: acceptance rates do not depend on whether momenta are kept.
-        copies = jax.tree.map(lambda leaf: leaf[chosen], cloud.particles._replace(momentum=None))
+        copies = jax.tree.map(lambda leaf: leaf[chosen], cloud.particles._replace(memory=None))
 
         def one_round(carry: tuple[Particles, Scalar], inputs: tuple[Any, Any]) -> Any:
             copies, log_step = carry
@@ -198,10 +224,10 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         """
         xp = evaluator.xp
         start, factor, uniform = randomness
-        keeps = particles.momentum is not None
+        keeps = particles.memory is not None
         if keeps:
-            start = self.persistence * particles.momentum + (1 - self.persistence**2) ** 0.5 * start
-            particles = particles._replace(momentum=None)
+            start = self.persistence * particles.memory + (1 - self.persistence**2) ** 0.5 * start
+            particles = particles._replace(memory=None)
         step = (per_particle(params.step_size, uniform.shape[0]) * factor)[:, None]
 
         def kick(momentum: Any, particles: Particles, share: float) -> Any:
@@ -231,51 +257,32 @@ class LeapfrogKernel(AbstractKernel[LeapfrogParams]):
         kinetic = 0.5 * (before - xp.sum(momentum**2, axis=1))
         proposal = evaluator.completed(proposal)
         if keeps:
-            particles, proposal = particles._replace(momentum=-start), proposal._replace(momentum=momentum)
+            particles, proposal = particles._replace(memory=-start), proposal._replace(memory=momentum)
         return accept(uniform, evaluator, beta, particles, proposal, kinetic, diverged=diverged)
 
 
-class HMC(LeapfrogKernel):
-    """Hamiltonian Monte Carlo (Duane et al., 1987; Neal, 2011).
+def MALA(  # noqa: N802
+    num_steps: int = 1,
+    step_size: ScalarLike | None = None,
+    preconditioner: str = "dense",
+    target_acceptance: ScalarLike = 0.574,
+) -> HMC:
+    """Return the Metropolis-adjusted Langevin algorithm: Hamiltonian Monte Carlo with one leapfrog step, no jitter.
 
     Args:
-        num_steps: Transitions at each beta.
-        num_leapfrog: Leapfrog steps of a transition; each costs a value with gradient of each density.
-        step_size: None has it tuned at each beta to `target_acceptance`, or above where a longer trajectory would turn
-            back. A number is used as given, in the coordinates of the preconditioner.
-        preconditioner: The covariance of the particles (`"dense"`), its diagonal (`"diagonal"`), a diagonal with up to
-            20 directions in which particles or their scores vary most (`"low_rank"`), or nothing (`"none"`). A dense
-            one is reliable only with many more particles than coordinates. A low-rank one follows a few wide or narrow
-            directions with fewer particles than coordinates. With 256 particles in 200 dimensions SMC that fits it
-            at every beta was still up to 5 nats off: freeze it with `qpaths.tune`.
-        jitter: The step size of each transition is multiplied by a uniform number in `1 +- jitter`, so that no orbit
-            returns to its start every time.
-        target_acceptance: The acceptance rate of the tuning.
-        persistence: The share of its momentum that a particle keeps from one transition to the next (Horowitz, 1991),
-            also to the next beta. It pays with few leapfrog steps, after which a particle would otherwise often turn
-            back: try 0.5 to 0.7 with 3 steps. It costs nothing.
-        spread: The step size of each transition is also multiplied by a number between `1 / spread` and `spread`,
-            uniform on a log scale. Long and short steps then alternate where no single step size serves everywhere.
-            `qpaths.tune` tries it for chains. It seldom pays, and populations moved less
-            (`benchmarks/reliability/step_sizes.py`).
+        num_steps: Transitions at each beta; each costs one value with gradient of each density.
+        step_size: As in `HMC`; None has it tuned at each beta.
+        preconditioner: As in `HMC`: `"dense"`, `"low_rank"`, `"diagonal"` or `"none"`.
+        target_acceptance: The acceptance rate of the tuning. 57 % is optimal in many dimensions (Roberts and Rosenthal,
+            1998).
 
-    With `step_size` given and no preconditioner nothing is fitted, and AIS needs no pilot.
+    Returns:
+        The kernel.
 
-    It needs gradients of both densities. Single step sizes fail where scales differ much from place to place, as in the
-    neck of a funnel.
+    It needs gradients, and moves less far than `HMC` for the same number of them.
 
     Examples:
-        >>> HMC(num_leapfrog=5).cost.total  # a gradient counts as two evaluations
-        10
-        >>> HMC(step_size=0.1, preconditioner="none").needs_fit
-        False
+        >>> MALA(num_steps=2).cost.total  # one gradient for each transition, which counts as two
+        2
     """
-
-    num_steps: int = eqx.field(static=True, default=1)
-    num_leapfrog: int = eqx.field(static=True, default=10)
-    step_size: ScalarLike | None = None
-    preconditioner: str = eqx.field(static=True, default="dense")
-    jitter: ScalarLike = 0.2
-    target_acceptance: ScalarLike = 0.85
-    persistence: ScalarLike = 0.0
-    spread: ScalarLike = 1.0
+    return HMC(num_steps, 1, step_size, preconditioner, jitter=0.0, target_acceptance=target_acceptance)

@@ -3,7 +3,6 @@
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Float
 
 from .._checks import is_concrete
@@ -51,9 +50,6 @@ class RandomWalk(AbstractKernel[Factors]):
         """The Cholesky factor of the proposal covariance."""
         _, covariance = weighted_moments(cloud)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
-
-    def template(self, dimension: int, dtype: Any) -> Factors:
-        return np.zeros((dimension, dimension), dtype)
 
     def between(self, low: Factors, high: Factors, share: Any) -> Factors:
         return factors_between(low, high, share)
@@ -112,9 +108,6 @@ class IndependentMH(AbstractKernel[Fitted]):
         """Mean and Cholesky factor of the weighted particles."""
         mean, covariance = weighted_moments(cloud)
         return Fitted(mean, cholesky_or_diagonal(covariance))
-
-    def template(self, dimension: int, dtype: Any) -> Fitted:
-        return Fitted(np.zeros(dimension, dtype), np.zeros((dimension, dimension), dtype))
 
     def between(self, low: Fitted, high: Fitted, share: Any) -> Fitted:
         mean = super().between(low, high, share).mean

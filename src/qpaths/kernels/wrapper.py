@@ -20,7 +20,7 @@ class KernelWrapper(AbstractKernel[Any]):
     Args:
         kernel: The kernel to pass everything on to.
 
-    A wrapper around a kernel that adapts, or one that changes the density, is no longer exact. The tutorial [Write a
+    A wrapper that changes the density is no longer exact. The tutorial [Write a
     kernel](tutorials/own_kernel.md) has a complete example.
 
     Examples:
@@ -47,10 +47,6 @@ class KernelWrapper(AbstractKernel[Any]):
         return self.kernel.needs_fit
 
     @property
-    def adapts(self) -> bool:
-        return self.kernel.adapts
-
-    @property
     def cost(self) -> Cost:
         return self.kernel.cost
 
@@ -60,14 +56,11 @@ class KernelWrapper(AbstractKernel[Any]):
     def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
         return self.kernel.fit(cloud, stream, previous)
 
-    def template(self, dimension: int, dtype: Any) -> Any:
-        return self.kernel.template(dimension, dtype)
-
     def between(self, low: Any, high: Any, share: Any) -> Any:
         return self.kernel.between(low, high, share)
 
-    def equip(self, particles: Particles, stream: Any) -> Particles:
-        return self.kernel.equip(particles, stream)
+    def first_memory(self, position: Rows, stream: Any) -> Any:
+        return self.kernel.first_memory(position, stream)
 
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:
         return self.kernel.randomness(rows, position, num)
@@ -77,8 +70,5 @@ class KernelWrapper(AbstractKernel[Any]):
     ) -> tuple[Particles, Info]:
         return self.kernel.transition(evaluator, beta, particles, randomness, params)
 
-    def step_size_of(self, params: Any) -> Scalar:
-        return self.kernel.step_size_of(params)
-
-    def moved(self, params: Any, info: Info) -> Any:
-        return self.kernel.moved(params, info)
+    def step_size_of(self, params: Any, memory: Any = None) -> Scalar:
+        return self.kernel.step_size_of(params, memory)

@@ -4,10 +4,9 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
-import numpy as np
 from jaxtyping import Float, Int
 
-from .._types import AnyArray, Point, RealLike, Scalar
+from .._types import AnyArray, Point, RealLike, Rows, Scalar
 from ..algorithms import BDMC
 from ..algorithms.ais import check_chains
 from ..arrays import RandomKey, namespace
@@ -24,7 +23,7 @@ _FIRST_STEP, _SMALLEST_STEP, _LARGEST_STEP = 0.01, 1e-4, 0.5
 _FACTOR, _WANTED_ACCEPTANCE = 0.02, 0.65
 
 
-class AdaptedParams(NamedTuple):
+class StepSizes(NamedTuple):
     """The step size of each chain, and how many of its proposals were made and accepted."""
 
     step_size: Float[AnyArray, " chains"]
@@ -38,33 +37,29 @@ class AdaptingHMC(KernelWrapper):
     def __init__(self, num_leapfrog: int):
         self.kernel = HMC(1, num_leapfrog, step_size=_FIRST_STEP, preconditioner="none", jitter=0.0)
 
-    adapts = True
+    def first_memory(self, position: Rows, stream: Any) -> StepSizes:
+        """Return the same step size for every chain."""
+        xp, num = namespace(position), position.shape[0]
+        return StepSizes(xp.full(num, _FIRST_STEP, position.dtype), xp.zeros(num, int), xp.zeros(num, int))
 
-    def template(self, dimension: int, dtype: Any) -> AdaptedParams:
-        zeros: Any = np.zeros((), dtype), np.zeros((), int), np.zeros((), int)
-        return AdaptedParams(*zeros)
-
-    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> AdaptedParams:
-        """Every chain begins alike; nothing is looked at."""
-        xp = cloud.evaluator.xp
-        num, dtype = cloud.positions.shape[0], cloud.positions.dtype
-        return AdaptedParams(xp.full(num, _FIRST_STEP, dtype), xp.zeros(num, int), xp.zeros(num, int))
+    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> None:
+        """Fit nothing: what a chain needs is in its memory."""
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: AdaptedParams
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
     ) -> tuple[Particles, Info]:
-        masses = evaluator.xp.ones((1, particles.position.shape[1]), particles.position.dtype)
-        return self.kernel.transition(evaluator, beta, particles, randomness, LeapfrogParams(masses, params.step_size))
+        """Move by the step size of each chain, and change it by the rule of the released code."""
+        xp, before = evaluator.xp, particles.memory
+        masses = xp.ones((1, particles.position.shape[1]), particles.position.dtype)
+        own = LeapfrogParams(masses, before.step_size)
+        particles, info = self.kernel.transition(evaluator, beta, particles._replace(memory=None), randomness, own)
+        num_proposed, num_accepted = before.num_proposed + 1, before.num_accepted + info.accepted
+        factor = xp.where(num_accepted > _WANTED_ACCEPTANCE * num_proposed, 1 + _FACTOR, 1 - _FACTOR)
+        step_size = (before.step_size * factor).clip(_SMALLEST_STEP, _LARGEST_STEP).astype(before.step_size.dtype)
+        return particles._replace(memory=StepSizes(step_size, num_proposed, num_accepted)), info
 
-    def step_size_of(self, params: AdaptedParams) -> Scalar:
-        return params.step_size.mean()
-
-    def moved(self, params: AdaptedParams, info: Info) -> AdaptedParams:
-        num_proposed, num_accepted = params.num_proposed + 1, params.num_accepted + info.accepted
-        grows = num_accepted > _WANTED_ACCEPTANCE * num_proposed
-        factor = namespace(grows).where(grows, 1 + _FACTOR, 1 - _FACTOR)
-        step_size = (params.step_size * factor).clip(_SMALLEST_STEP, _LARGEST_STEP)
-        return AdaptedParams(step_size.astype(params.step_size.dtype), num_proposed, num_accepted)
+    def step_size_of(self, params: None, memory: Any = None) -> Scalar:
+        return memory.step_size.mean()
 
 
 class ReleasedProtocol(eqx.Module):

@@ -35,7 +35,7 @@ class Particles(NamedTuple):
     Examples:
         >>> import numpy as np
         >>> particles = Particles(np.zeros((3, 2)), None, None)
-        >>> particles.position.shape, particles.momentum is None
+        >>> particles.position.shape, particles.memory is None
         ((3, 2), True)
     """
 
@@ -45,8 +45,8 @@ class Particles(NamedTuple):
     """What the path needs for the density at every beta."""
     slopes: Any
     """What the path needs for the gradient at every beta; None for kernels that follow no gradient."""
-    momentum: Any = None
-    """What `HMC(persistence=...)` keeps of each particle from move to move; None for other kernels."""
+    memory: Any = None
+    """What a kernel keeps of each particle from move to move, such as its momentum; None as a rule."""
 
 
 class AbstractDensities(abc.ABC):

@@ -178,14 +178,9 @@ def in_blocks(size: int | None, function: Any, particles: Any, rows: Any, params
     groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
     arrays = particles, None if on_host else rows
 
-    def move(piece: Any, params: Any) -> Any:
-        return function(piece[0], rows if on_host else piece[1], params)
-
     def of_group(arrays: Any, own: Any) -> Any:
-        return in_pieces(lambda piece: move(piece, own), arrays, size, where)
+        return in_pieces(lambda piece: function(piece[0], rows if on_host else piece[1], own), arrays, size, where)
 
-    if groups == num:  # every particle has its own
-        return in_pieces(lambda piece: move(piece, piece[2]), (*arrays, params), size, where)
     if groups == 1:
         return of_group(arrays, params)
     if on_host:

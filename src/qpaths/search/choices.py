@@ -7,7 +7,7 @@ import numpy as np
 
 from .._modules import replaced
 from ..cost import Cost
-from ..kernels import HMC, MALA, AbstractKernel, RandomWalk
+from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..references.ascents import Mode
 from ..references.coordinates import MappedDensities
@@ -115,7 +115,7 @@ def is_fitted(base: Any) -> bool:
 
 def can_map(kernel: AbstractKernel[Any]) -> bool:
     """Whether the kernel moves particles in the coordinates of the evaluator alone."""
-    return isinstance(kernel, HMC | MALA | RandomWalk)
+    return isinstance(kernel, HMC | RandomWalk)
 
 
 def neck(pilot: Pilot) -> Refusal | None:

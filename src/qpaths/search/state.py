@@ -7,7 +7,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..cost import Cost
-from ..kernels import HMC, MALA, AbstractKernel
+from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
 from ..references.ascents import Ascents, Mode
 from ..references.blocks import Blocks
@@ -273,7 +273,7 @@ class Search:
 
     def pilot(self, path: AbstractPath[Any], num_particles: int, max_cost: float) -> Pilot:
         kernel = self.kernel
-        if isinstance(path.base, Reference) and path.base.is_mapped and isinstance(kernel, HMC | MALA):
+        if isinstance(path.base, Reference) and path.base.is_mapped and isinstance(kernel, HMC):
             # In the coordinates of the map a covariance from few particles would add more noise than it tells.
             few = num_particles < 10 * self.evaluator.dimension
             if few and kernel.preconditioner == "dense":

@@ -183,9 +183,6 @@ class Scripted(AbstractKernel[Script]):
             return Script(cloud.evaluator.xp.asarray(-1), cloud.beta, cloud.beta)
         return Script(previous.step + 1, previous.beta, cloud.beta)
 
-    def template(self, dimension: int, dtype: Any) -> Script:
-        return Script(np.zeros((), int), np.zeros((), dtype), np.zeros((), dtype))
-
     def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
         return namespace(position).zeros((num, position.shape[0]))
 

@@ -14,7 +14,8 @@ from ..arrays import stream_of, to_host
 from ..cost import Cost
 from ..densities import Density
 from ..families import MultivariateNormal
-from ..kernels import AbstractKernel
+from ..io import Codec, classes_around, parts_of
+from ..kernels import HMC, AbstractKernel
 from ..kernels.base import Cloud
 from ..paths import GeometricPath
 from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
@@ -30,8 +31,8 @@ def check_kernel(kernel: AbstractKernel[Any], *, key: PRNGKey | None = None, num
 
     Exact draws at beta = 1/2 of a path between normal distributions must still be draws from there after a move, with
     parameters fitted to other draws; so must draws beyond a hard bound. The particles must carry the features of where
-    they are. `template` must have the structure of what `fit` returns, and the numbers must not depend on the size of
-    chunks. A transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
+    they are. Files must be able to hold what `fit` returns, and the numbers must not depend on the size of chunks. A
+    transition must be the same on the host and compiled, and evaluations must cost what `cost` says.
 
     Args:
         kernel: The kernel.
@@ -122,8 +123,8 @@ def _is_invariant(case: _Case) -> Iterator[str]:
         "first coordinate": ndtr(white[:, 0]),
         "second coordinate": ndtr(white[:, 1]),
     }
-    if moved.momentum is not None:
-        values["momentum"] = chdtr(2, np.sum(moved.momentum**2, axis=1))
+    if isinstance(case.kernel, HMC) and moved.memory is not None:
+        values["momentum"] = chdtr(2, np.sum(moved.memory**2, axis=1))
     for name, uniform in values.items():
         if kstest(uniform, "uniform").pvalue < _RARE:
             yield f"exact draws are no longer exact after a move: the law of their {name} has changed"
@@ -134,7 +135,7 @@ def _moves(case: _Case) -> Iterator[str]:
     if np.array_equal(state.particles.position, case.draws):
         yield "no particle has moved"
     fresh = case.evaluator.particles(state.particles.position, with_slopes=case.kernel.with_slopes)
-    pairs = zip(jax.tree.leaves(fresh), jax.tree.leaves(state.particles._replace(momentum=None)), strict=True)
+    pairs = zip(jax.tree.leaves(fresh), jax.tree.leaves(state.particles._replace(memory=None)), strict=True)
     if not all(np.allclose(a, b, rtol=1e-6, atol=1e-6) for a, b in pairs):
         yield "particles must carry the features and slopes of where they are after a move"
 
@@ -147,12 +148,11 @@ def _keeps_bounds(case: _Case) -> Iterator[str]:
         yield "a particle has moved to where the density is zero"
 
 
-def _template_fits(case: _Case) -> Iterator[str]:
-    template, params = (
-        jax.tree.map(lambda leaf: np.shape(leaf), tree) for tree in (case.kernel.template(2, np.float64), case.params)
-    )
-    if template != params:
-        yield f"`template` must have the structure and shapes of what `fit` returns, got {template} and {params}"
+def _survives_a_file(case: _Case) -> Iterator[str]:
+    try:
+        Codec(classes_around(*parts_of(kernel=case.kernel).values())).encode(case.params)
+    except TypeError:
+        yield "files cannot hold what `fit` returns: define its class in the module of the kernel, or import it there"
 
 
 def _chunks_do_not_matter(case: _Case) -> Iterator[str]:
@@ -166,14 +166,15 @@ def _same_when_compiled(case: _Case) -> Iterator[str]:
     numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
 
     def transition(evaluator: Any, position: Any, numbers: Any, params: Any) -> Particles:
-        particles = kernel.equip(evaluator.particles(position, with_slopes=kernel.with_slopes), case.stream)
+        particles = evaluator.particles(position, with_slopes=kernel.with_slopes)
+        particles = particles._replace(memory=kernel.first_memory(position, case.stream))
         return kernel.transition(evaluator, _BETA, particles, numbers, params)[0]
 
     traced = Evaluator.of(case.evaluator.path, TracedDensities(case.evaluator.layout))
     compiled = to_host(jax.jit(transition)(traced, few, numbers, case.grouped))
     host = transition(case.evaluator, few, numbers, case.grouped)
-    pairs = [(compiled.position, host.position), (compiled.momentum, host.momentum)]
-    if not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in pairs if a is not None):
+    pairs = zip(*(jax.tree.leaves((one.position, one.memory)) for one in (compiled, host)), strict=True)
+    if not all(np.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in pairs):
         yield "a compiled transition differs from one on the host with the same random numbers"
 
 
@@ -194,7 +195,7 @@ _RULES = (
     _is_invariant,
     _moves,
     _keeps_bounds,
-    _template_fits,
+    _survives_a_file,
     _chunks_do_not_matter,
     _same_when_compiled,
     _costs_what_it_says,
