@@ -23,7 +23,7 @@ from qpaths.kernels.base import AbstractKernel, Cloud, Info
 from qpaths.numerics import log_mean_exp
 from qpaths.rows import Evaluator, HostDensities, TracedDensities, layout_of
 from qpaths.standard_errors import few_replicas
-from qpaths.testing.algorithms import replicate
+from qpaths.testing.algorithms import numbers_of_runs
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 TARGET = qp.Density(lambda x: jnp.where(x[0] > -0.5, -2.0 * jnp.sum((x - 1.0) ** 2), -jnp.inf))
@@ -486,7 +486,7 @@ def test_float32(key):
     with jax.enable_x64(False):
         problem = testing.skewed(3)
         path = qp.QPath(problem.base, problem.target, q=0.99)
-        rows = replicate(UNBIASED["SMC, random walk"], path, key=key, num=50)
+        rows = numbers_of_runs(UNBIASED["SMC, random walk"], path, key=key, num=50)
         ratio = np.exp(rows["log_evidence"] - float(problem.log_evidence))
         assert abs(ratio.mean() - 1) < 5 * ratio.std() / 50**0.5 + 1e-4
 

@@ -9,7 +9,7 @@ import numpy as np
 from .._checks import check_num, is_concrete
 from .._types import AnyArray
 from ..annealing import Fault, anneal
-from ..arrays import HostStream, RandomKey, is_traced, namespace, quiet, stack
+from ..arrays import RandomKey, namespace, quiet
 from ..cost import Cost
 from ..estimators import DerivativeMoments, check_rule, moments_from, thermodynamic_integration
 from ..numerics import log_mean_exp
@@ -21,6 +21,7 @@ from ..standard_errors import few_replicas
 from .base import AbstractAnnealer
 from .checks import raise_fault
 from .pt import ParallelTempering, moments_of
+from .replicates import replicate
 from .tempering import temper
 
 
@@ -67,7 +68,10 @@ class ThermodynamicIntegration(eqx.Module):
         """Run the sampler `num_replicates` times and integrate. The samples are those of all runs."""
         freeze, run = stream_for(key, path, self).split(2)
         sampler, spent = _frozen(self.sampler, path, freeze)
-        runs, faults, starts = _run_replicates(sampler, path, run, self.num_replicates)
+        # Parallel tempering has replicas of its own to fill the machine; one run after the other saves memory.
+        num = self.num_replicates
+        at_once = None if isinstance(sampler, ParallelTempering) else num
+        runs, faults, starts = replicate(_run_from_base, sampler, path, num, run, at_once=at_once)
         _raise_first(evaluator_of(path, run, with_slopes=False), faults, runs.betas)
         _raise_infinite(path, starts.mean)
 
@@ -80,7 +84,7 @@ class ThermodynamicIntegration(eqx.Module):
         log_evidence = xp.mean(totals)
         log_weights = runs.log_weights.reshape(-1)
         status = xp.max(xp.where(xp.isinf(starts.mean), int(Status.INFINITE_INTEGRAND), faults.status))
-        stats = {**runs.stats, "log_evidence": integrals, "ess": self.num_replicates * runs.stats["ess"]}
+        stats = {**runs.stats, "log_evidence": integrals, "ess": num * runs.stats["ess"]}
         return Result(
             log_evidence=log_evidence,
             log_evidence_se=few_replicas(len(totals)) * xp.std(totals, ddof=1) / len(totals) ** 0.5,
@@ -89,7 +93,7 @@ class ThermodynamicIntegration(eqx.Module):
             betas=xp.mean(runs.betas, axis=0),
             stats=jax.tree.map(lambda leaf: xp.mean(leaf, axis=0), stats),
             status=status,
-            num_evaluations=spent + self.num_replicates * runs.num_evaluations,
+            num_evaluations=spent + num * runs.num_evaluations,
             algorithm="Thermodynamic integration",
         )
 
@@ -110,25 +114,6 @@ class _Replicates(NamedTuple):
     faults: Fault
     starts: DerivativeMoments
     """Moments of the derivative at beta = 0, from exact draws."""
-
-
-def _run_replicates(sampler: Any, path: AbstractPath[Any], stream: Any, num: int) -> _Replicates:
-    """One after the other on the host; vectorized in a compiled program."""
-    if isinstance(stream, HostStream):
-        return stack([_run_from_base(sampler, path, one) for one in stream.split(num)])
-    if is_traced(sampler, path, stream):
-        return _traced_replicates(sampler, path, stream, num)
-    return _compiled_replicates(sampler, path, stream, num)
-
-
-def _traced_replicates(sampler: Any, path: AbstractPath[Any], stream: Any, num: int) -> _Replicates:
-    keys = jax.random.split(stream.key, num)
-    # Parallel tempering has replicas of its own to fill the machine; one run after the other saves memory.
-    each = jax.lax.map if isinstance(sampler, ParallelTempering) else lambda run, keys: jax.vmap(run)(keys)
-    return each(lambda key: _run_from_base(sampler, path, type(stream)(key)), keys)
-
-
-_compiled_replicates = jax.jit(_traced_replicates, static_argnums=3)
 
 
 @quiet()

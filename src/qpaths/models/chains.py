@@ -15,11 +15,11 @@ from jax import Array
 
 from .._types import AnyArray, Point
 from ..algorithms import AIS, BDMC
-from ..algorithms.starts import at_bases, at_targets
-from ..annealing import anneal_groups
+from ..algorithms.replicates import at_bases, at_targets, run_many
+from ..annealing import State
 from ..kernels import AbstractKernel
 from ..kernels.frozen import shared
-from ..schedules import FixedSchedule, padded
+from ..schedules import padded
 from .bounds import DecoderBounds
 from .released import ReleasedProtocol
 
@@ -76,6 +76,10 @@ class Chains(NamedTuple):
         return log_weights, accepted / (self.algorithm.betas.size - 1), status
 
 
+def _acceptance(state: State, stats: dict[str, Any]) -> Any:
+    return stats["acceptance"]
+
+
 @eqx.filter_jit
 def _run_chains(
     path_of: Any,
@@ -93,14 +97,9 @@ def _run_chains(
     Betas, points and streams have a leading axis for the directions, points and streams then one for the observations.
     """
 
-    def one(kernel: AbstractKernel[Any], x: Point, betas: AnyArray, points: Point, stream: Any) -> tuple[Any, ...]:
-        num_chains = jax.tree.leaves(points)[0].shape[0]
-        algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
-        annealing, state = algorithm.begin_at(path_of(x), points, kernel, None, stream)
-        end, sums, _ = anneal_groups(
-            annealing, state, num_steps, add=lambda state, stats: stats["acceptance"], keep=lambda state: ()
-        )
-        return end.log_weights, sums[0], end.fault.status
+    def one_way(betas: AnyArray, points: Point, streams: Any) -> tuple[Any, ...]:
+        settings: Any = {"is_fitted": fitted, "chunk_size": chunk_size, "add": _acceptance, "keep": lambda state: ()}
+        end, sums, _ = run_many(path_of, kernel, betas, num_steps, x, points, streams, **settings)
+        return end.log_weights, sums[:, 0], end.fault.status
 
-    each = jax.vmap(one, in_axes=(0 if fitted else None, 0, None, 0, 0))
-    return jax.vmap(each, in_axes=(None, None, 0, 0, 0))(kernel, x, betas, points, streams)
+    return jax.vmap(one_way)(betas, points, streams)

@@ -12,8 +12,8 @@ from .._types import Point
 from ..algorithms import AIS, BDMC
 from ..algorithms.bdmc import REVERSE
 from ..algorithms.checks import raise_fault
-from ..algorithms.starts import at_bases, at_targets
-from ..annealing import Annealing, State, anneal_groups
+from ..algorithms.replicates import at_bases, at_targets, run_many
+from ..annealing import State, anneal_groups
 from ..arrays import namespace, to_host
 from ..densities import as_pytree
 from ..kernels import HMC, FrozenKernel
@@ -196,33 +196,33 @@ def _from_the_end(ends: np.ndarray) -> np.ndarray:
 
 @eqx.filter_jit
 def _one_way(path_of: Any, kernel: Any, betas: Any, ends: Any, data: Any, points: Any, streams: Any) -> Any:
-    """Means over the problems of what `_groups` measures, but all log weights.
+    """Means over the problems of what `_changes` returns, but all log weights.
 
     The betas, the number of steps, q and the parameters of the kernel are no shapes: all candidates with the same
     number of leapfrog steps, in both directions, run one program.
     """
 
-    def one(data: Any, points: Any, stream: Any) -> Any:
-        algorithm = AIS(jax.tree.leaves(points)[0].shape[0], FixedSchedule(betas), kernel)
-        return _groups(*algorithm.begin_at(path_of(data), points, kernel, None, stream), ends)[1]
-
-    log_weights, *rest = jax.vmap(one)(data, points, streams)
+    _, *found = run_many(path_of, kernel, betas, ends, data, points, streams, add=_summed, keep=_kept)
+    log_weights, *rest = jax.vmap(_changes)(*found)
     return log_weights, *(values.mean(axis=0) for values in rest)
 
 
-def _groups(annealing: Annealing, state: State, ends: Any) -> tuple[State, Any]:
-    """The last state, and log weights, acceptance, increment, variance and spread of groups that end at `ends`."""
+def _summed(state: State, stats: dict[str, Any]) -> Any:
+    """Return what is summed over the steps of a group."""
+    return stats["acceptance"], stats["increment"]
 
-    def add(state: State, stats: dict[str, Any]) -> Any:
-        return stats["acceptance"], stats["increment"]
 
-    def keep(state: State) -> Any:
-        return state.log_weights, state.particles.position.var(axis=0, ddof=1)
+def _kept(state: State) -> Any:
+    """Return what is kept at the end of a group."""
+    return state.log_weights, state.particles.position.var(axis=0, ddof=1)
 
-    end, (acceptance, increment), (log_weights, spread) = anneal_groups(annealing, state, ends, add=add, keep=keep)
+
+def _changes(sums: Any, kept: Any) -> Any:
+    """Return log weights, acceptance, increment, variance and spread of groups of steps."""
+    (acceptance, increment), (log_weights, spread) = sums, kept
     xp = namespace(log_weights)
     groups = xp.diff(log_weights, axis=0, prepend=xp.zeros_like(log_weights[:1]))
-    return end, (log_weights[-1], acceptance, increment, xp.var(groups, axis=1, ddof=1), spread)
+    return log_weights[-1], acceptance, increment, xp.var(groups, axis=1, ddof=1), spread
 
 
 def _measure_on_host(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
@@ -230,7 +230,8 @@ def _measure_on_host(problems: Problems, candidate: Candidate, stream: Any) -> M
     path, schedule, kernel = candidate.recipe.path(None), candidate.recipe.schedule, candidate.kernel
     ends, num_chains = 1 + group_ends(candidate.recipe.num_steps), problems.num_chains
     annealing, state = AIS(num_chains, schedule, kernel).begin(path, key=stream)
-    end, one_way = _groups(annealing, state, ends)
+    end, *found = anneal_groups(annealing, state, ends, add=_summed, keep=_kept)
+    one_way = _changes(*found)
     raise_fault(annealing.evaluator, end.fault, candidate.betas)
     lost = None
     if problems.target_samples is not None:

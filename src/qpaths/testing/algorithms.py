@@ -5,10 +5,10 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import Array
 
 from .._types import PRNGKey, ScalarLike
-from ..arrays import stack
+from ..algorithms.replicates import replicate
+from ..arrays import TracedStream, stack
 from ..numerics import log_mean_exp
 from ..paths import AbstractPath, GeometricPath
 from ..results import Status
@@ -49,27 +49,24 @@ def check_algorithm(
         problem = gaussian(3)
         path, log_evidence = GeometricPath(problem.base, problem.target), float(problem.log_evidence)
     key = jax.random.key(0) if key is None else key
-    results = replicate(algorithm, path, key=key, num=num_replicates, traced=traced)
+    results = numbers_of_runs(algorithm, path, key=key, num=num_replicates, traced=traced)
     broken = list(_violations(results, float(log_evidence)))
     assert not broken, f"{type(algorithm).__name__} breaks the contract of an algorithm:\n- " + "\n- ".join(broken)
 
 
-def replicate(
+def numbers_of_runs(
     algorithm: Any, path: AbstractPath[Any], *, key: PRNGKey, num: int, traced: bool = False
 ) -> dict[str, np.ndarray]:
-    """Numbers of independent runs, one entry per run."""
-    keys = jax.random.split(key, num)
-    rows = _replicate(algorithm, path, keys) if traced else stack([_numbers(algorithm, path, k) for k in keys])
+    """Return numbers of independent runs, one entry per run."""
+    if traced:
+        rows = replicate(_numbers, algorithm, path, num, TracedStream(key), at_once=20)
+    else:
+        rows = stack([_numbers(algorithm, path, TracedStream(one)) for one in jax.random.split(key, num)])
     return jax.tree.map(np.asarray, rows)
 
 
-@jax.jit
-def _replicate(algorithm: Any, path: AbstractPath[Any], keys: Array) -> dict[str, Array]:
-    return jax.lax.map(lambda key: _numbers(algorithm, path, key), keys, batch_size=20)
-
-
-def _numbers(algorithm: Any, path: AbstractPath[Any], key: Array) -> dict[str, Any]:
-    result = algorithm.run(path, key=key)
+def _numbers(algorithm: Any, path: AbstractPath[Any], stream: TracedStream) -> dict[str, Any]:
+    result = algorithm.run(path, key=stream.key)
     return {
         "log_evidence": result.log_evidence,
         "log_evidence_se": result.log_evidence_se,
