@@ -17,11 +17,10 @@ from qpaths.models import (
     VAE,
     DecoderProblem,
     DiagonalNormal,
+    Evaluation,
     GaussianDecoder,
     Network,
     ReleasedProtocol,
-    compile_bounds,
-    compile_lower,
     evaluate_bounds,
     evaluate_lower,
     low_precision,
@@ -200,8 +199,8 @@ def test_one_program_serves_every_q_and_schedule(model, data, caplog):
         return both
 
     algorithm = qp.BDMC(3, qp.LinearSchedule(5), frozen(5, 0.0))
-    assert compiled(lambda: compile_bounds(DecoderProblem(model.decoder, q=0.9), x, z, algorithm)) == 1
-    assert compiled(lambda: compile_lower(DecoderProblem(model.decoder, q=0.9), x, algorithm.forward)) == 1
+    assert compiled(lambda: Evaluation(DecoderProblem(model.decoder, q=0.9), algorithm).compile(x, z)) == 1
+    assert compiled(lambda: Evaluation(DecoderProblem(model.decoder, q=0.9), algorithm.forward).compile(x)) == 1
     cases = [(1.0, 5, 0.0), (0.9, 9, 0.7), (1.2, 300, 0.0)]
     found = []
     assert compiled(lambda: found.extend(evaluated(*case) for case in cases)) == 0

@@ -2,8 +2,7 @@
 
 from .bounds import DecoderBounds as DecoderBounds
 from .bounds import load_bounds as load_bounds
-from .evaluate import compile_bounds as compile_bounds
-from .evaluate import compile_lower as compile_lower
+from .evaluate import Evaluation as Evaluation
 from .evaluate import evaluate_bounds as evaluate_bounds
 from .evaluate import evaluate_lower as evaluate_lower
 from .networks import BernoulliDecoder as BernoulliDecoder

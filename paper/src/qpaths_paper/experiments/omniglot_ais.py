@@ -21,7 +21,7 @@ import jax
 import matplotlib.pyplot as plt
 import numpy as np
 
-from qpaths.models import binarize, compile_lower, evaluate_lower, find_omniglot, load_omniglot
+from qpaths.models import Evaluation, binarize, find_omniglot, load_omniglot
 
 from ..harness.errors import UserError
 from ..harness.experiment import Claim, Experiment, Picture, Row, Settings, Sheet
@@ -68,10 +68,10 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """Bounds for all images, from the forward chains alone."""
     x = images_of(settings, seed)
     problem, plan = decoders.problem_of(settings), decoders.plan_of(settings, seed)
+    evaluation = Evaluation(problem, plan.forward)
     with decoders.precision_of(settings):
         bounds, seconds = decoders.timed(
-            lambda: compile_lower(problem, x, plan.forward),
-            lambda: evaluate_lower(problem, x, plan.forward, key=decoders.chain_key(seed)),
+            lambda: evaluation.compile(x), lambda: evaluation.run(x, key=decoders.chain_key(seed))
         )
     decoders.check_finite(bounds.forward)
     return {

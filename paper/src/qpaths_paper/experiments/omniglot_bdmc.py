@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from qpaths.models import compile_bounds, evaluate_bounds
+from qpaths.models import Evaluation
 
 from ..harness.experiment import Claim, Experiment, Judgment, Row, Settings
 from ..harness.judging import all_of, judge, smaller, yes_or_no
@@ -56,10 +56,10 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     """
     problem, plan = decoders.problem_of(settings), decoders.plan_of(settings, seed)
     z, x = decoders.simulated(settings, seed)
+    evaluation = Evaluation(problem, plan.both_ways)
     with decoders.precision_of(settings):
         bounds, seconds = decoders.timed(
-            lambda: compile_bounds(problem, x, z, plan.both_ways),
-            lambda: evaluate_bounds(problem, x, z, plan.both_ways, key=decoders.chain_key(seed)),
+            lambda: evaluation.compile(x, z), lambda: evaluation.run(x, z, key=decoders.chain_key(seed))
         )
     decoders.check_finite(np.concatenate([bounds.forward, bounds.reverse], axis=1))
     averaged = bounds.averaged()
