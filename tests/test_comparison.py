@@ -10,8 +10,7 @@ from rich.console import Console
 
 import qpaths as qp
 from qpaths.cost import Cost
-from qpaths.remarks import Finding, Stop
-from qpaths.verdict import Verdict
+from qpaths.remarks import Finding, Stop, Verdict
 
 
 def _result(log_evidence, error=0.01, **changes):

@@ -6,13 +6,13 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 
 LAYERS = [
-    ["reasons", "status", "io.lock", "io.codec"],
-    ["_types", "_checks", "_modules", "_random", "cost", "remarks", "progress"],
+    ["status", "io.lock", "io.codec"],
+    ["_types", "_checks", "_modules", "_random", "cost", "progress"],
     ["io.storage", "rows.workers"],
-    ["arrays", "draws_remarks", "naming"],
+    ["arrays", "naming"],
     ["rows.pieces"],
     ["rows.devices"],
-    ["autocorrelation", "verdict"],
+    ["autocorrelation", "remarks"],
     ["io.checkpoints"],
     ["io"],
     ["numerics", "maps"],

@@ -9,9 +9,8 @@ import pytest
 
 import qpaths as qp
 from qpaths.comparison import Comparison
-from qpaths.remarks import Finding, Stop
+from qpaths.remarks import Finding, Stop, Verdict
 from qpaths.results import BoundsResult
-from qpaths.verdict import Verdict
 
 BAD = [np.nan, np.inf, -np.inf]
 PATH = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)

@@ -59,10 +59,7 @@ ROOMS = {
     "cost": ("tools", "evaluations"),
     "autocorrelation": ("tools", "what correlated draws are worth"),
     "naming": ("tools", "of arrays in trees"),
-    "draws_remarks": ("tools", "verdicts on draws"),
     "remarks": ("tools", "what a run says"),
-    "verdict": ("tools", "all of it together"),
-    "reasons": ("tools", "phrases in them"),
     "status": ("tools", "how a run ended"),
     "progress": ("tools", "bars and lines"),
 }

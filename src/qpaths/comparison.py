@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .arrays import softmax
-from .remarks import Level
+from .remarks import Level, Verdict
 from .results import Result, Status
-from .verdict import Verdict
 
 Column = Float[np.ndarray, " models"]
 

@@ -1,7 +1,8 @@
-"""What a run says about itself: what was chosen and why, why it stopped, and what looks unreliable.
+"""What a run says about itself: what was chosen and why, why it stopped, what looks unreliable, and the verdict.
 
-A remark is a record: its kind, and the numbers that belong to it. The sentences are the templates in this file, and
-`str(remark)` fills them in. No other code holds such sentences, and none reads them: control flow looks at kinds.
+A remark is a record: its kind, and the numbers that belong to it. The sentences are all in this file, and
+`str(remark)` fills in the numbers. No other code holds such sentences, and none reads them: control flow looks at
+kinds.
 """
 
 import dataclasses
@@ -9,41 +10,138 @@ import enum
 import string
 from typing import Any
 
-from .reasons import Check as Check
-from .reasons import Level as Level
-from .reasons import Refusal as Refusal
-from .reasons import Shape as Shape
-from .reasons import Source as Source
+import numpy as np
+
+from .arrays import is_traced
+
+
+class Level(enum.StrEnum):
+    """What to think of an answer.
+
+    `sound` says that no check found a problem, not that there is none: see [What fools all of
+    them](tutorials/is_it_right.md#what-fools-all-of-them).
+
+    Examples:
+        >>> Level.DOUBTFUL == "doubtful", Level.DOUBTFUL.exit_code
+        (True, 3)
+    """
+
+    SOUND = "sound"
+    DOUBTFUL = "doubtful"
+    WRONG = "wrong"
+
+    @property
+    def exit_code(self) -> int:
+        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
+        return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
+
+
+class Source(enum.StrEnum):
+    """Where a start of the path comes from."""
+
+    BASE = "the base"
+    PRIOR = "the base in the coordinates of a map of it"
+    PILOT = "a fit to the particles of a pilot"
+    ASCENTS = "ascents of the target"
+    DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"
+    SCANS = "scans along single coordinates"
+    REFINED = "a fit to the draws of a short run"
+
+
+class Shape(enum.StrEnum):
+    """What a start of the path is."""
+
+    STUDENT = "a Student-t distribution"
+    CURVED = "a curved distribution"
+    WELLS = "mixtures in single coordinates"
+
+
+class Refusal(enum.StrEnum):
+    """Why a reference was not fitted, or not used."""
+
+    TOO_FEW = "the particles are too few for the number of dimensions"
+    SUBSPACE = "the particles lie in a subspace"
+    SEVERAL_GROUPS = "the particles fall into several groups"
+    HEAVY_TAILS = "the particles have heavy tails"
+    NO_GRADIENT = "there is no gradient to climb, and differences of values lead to no optimum that can be afforded"
+    NO_OPTIMUM = "no ascent reached an optimum"
+    AT_INFINITY = "the target rises toward infinity"
+    HARD_BOUND = "the target ends at a hard bound"
+    FLAT = "the target is flat or a ridge at its optimum"
+    NECK = "the curvature at the optimum disagrees with the spread of the draws"
+    MISSED_MODES = "a run from the base found further modes"
+    MANY_MODES = "nearly every ascent found a mode of its own"
+    NOT_REACHED = "the pilot from there did not reach the target"
+    LONGER = "the path from there is not shorter"
+    POOR_FIT = "hardly any draw from there has weight"
+    LESS_MASS = "the pilot from there found less mass"
+    UNSTABLE = "draws from there are lost in rounding errors of its map"
+
+
+class Check(enum.StrEnum):
+    """Whether a run from the base confirmed the mass that ascents found."""
+
+    CONFIRMED = "a short run from the base found no other mode"
+    NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
+    TOO_FAR = "the base is too far away for a run from it to confirm the mass"
+
+
+class Sentence:
+    """A sentence with numbers in braces, and parts that are only said if all of their numbers are known.
+
+    Sentence("stopped after {spent:,}{limit} evaluations", limit=" of {budget:,}")
+    """
+
+    def __init__(self, text: str, **parts: str):
+        self.text = text
+        self.parts = parts
+
+    def filled(self, values: dict[str, Any]) -> str:
+        """Return the sentence with these numbers."""
+        said = {name: part.format(**values) if _is_known(part, values) else "" for name, part in self.parts.items()}
+        return self.text.format(**values, **said)
+
+
+def _is_known(part: str, values: dict[str, Any]) -> bool:
+    """Tell whether all numbers of a part of a sentence are there."""
+    return all(name is None or values.get(name) is not None for _, name, _, _ in string.Formatter().parse(part))
 
 
 class Kind(enum.Enum):
-    """A kind of remark; calling it with numbers makes a remark."""
+    """A kind of remark, with its sentence; calling it with numbers makes a remark."""
 
     def __call__(self, **values: Any) -> "Remark":
         return Remark(self, tuple(values.items()))
 
-    @property
-    def template(self) -> str:
-        """The sentence, with the names of the numbers in braces; what follows a bar is said only if its numbers are."""
-        return str(self.value)
+    def sentence(self, values: dict[str, Any]) -> str:
+        """Return the sentence with these numbers."""
+        sentence = self.value if isinstance(self.value, Sentence) else Sentence(self.value)
+        return sentence.filled(values)
 
 
 class Note(Kind):
     """What was chosen, and why."""
 
-    FROM_BASE = "annealed from the base|, in the coordinates of {mapped}|, along a path of length {length:.1f}"
-    FROM_REFERENCE = (
-        "annealed from {shape} found by {source}, mixed with {share:.0%} of the base|, "
-        "with {num_modes} modes|; the path has length {length:.2f}"
+    FROM_BASE = Sentence(
+        "annealed from the base{where}, along a path of length {length:.1f}", where=", in the coordinates of {mapped}"
+    )
+    FROM_REFERENCE = Sentence(
+        "annealed from {shape} found by {source}, mixed with {share:.0%} of the base{modes}; the path has length "
+        "{length:.2f}",
+        modes=", with {num_modes} modes",
     )
     CHECKED = "{check}"
     REFUSED = "without {source}, because {refusal}"
     OWN_PATH = "{name} as given, which has no order q to choose"
     NOT_COMPARED = "q = {q:.6g}: comparing others would have cost more than a quarter of the budget"
-    KEPT = "q = {q:.6g}: no other q was better beyond noise| ({num_dropped} of them did not reach the target)"
-    BETTER = (
+    KEPT = Sentence(
+        "q = {q:.6g}: no other q was better beyond noise{dropped}",
+        dropped=" ({num_dropped} of them did not reach the target)",
+    )
+    BETTER = Sentence(
         "q = {q:.6g}: in the pilots its bound on the log evidence was {gain:.2f} +- {gain_se:.2f} nats above that of "
-        "the geometric path| ({num_dropped} others did not reach the target)"
+        "the geometric path{dropped}",
+        dropped=" ({num_dropped} others did not reach the target)",
     )
     ORDER = "q = {q:.6g}"
     EQUAL_STEPS = "{num} distributions at equal distances on a path of length {length:.2f}"
@@ -73,27 +171,37 @@ class Note(Kind):
     )
 
 
+_OF_BUDGET, _WOULD_TAKE = " of {budget:,}", "; a standard error of {wanted:g} would take about {needed:,.0f}"
+"""Parts of several sentences."""
+
+
 class Stop(Kind):
     """Why a call of `evidence` ended."""
 
-    STANDARD_ERROR = (
-        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,}| of {budget:,}| evaluations ({pilots:,} "
-        "in pilots)"
+    STANDARD_ERROR = Sentence(
+        "stopped at a standard error of {wanted:g}, as wanted, after {spent:,}{of_budget} evaluations ({pilots:,} in "
+        "pilots)",
+        of_budget=_OF_BUDGET,
     )
-    BUDGET = (
-        "stopped when the budget was spent, after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
-        "|; a standard error of {wanted:g} would take about {needed:,.0f}"
+    BUDGET = Sentence(
+        "stopped when the budget was spent, after {spent:,}{of_budget} evaluations ({pilots:,} in pilots){more}",
+        of_budget=_OF_BUDGET,
+        more=_WOULD_TAKE,
     )
-    SECONDS = (
-        "stopped after {seconds:.3g} of {limit:.3g} seconds and {spent:,}| of {budget:,}| evaluations ({pilots:,} in "
-        "pilots)"
-        "|; a standard error of {wanted:g} would take about {needed:,.0f}"
+    SECONDS = Sentence(
+        "stopped after {seconds:.3g} of {limit:.3g} seconds and {spent:,}{of_budget} evaluations ({pilots:,} in "
+        "pilots){more}",
+        of_budget=_OF_BUDGET,
+        more=_WOULD_TAKE,
     )
-    OUT_OF_REACH = (
-        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots); a standard error of "
-        "{wanted:g} would take about {needed:,.0f}; give a `budget` or `seconds` to go on nevertheless"
+    OUT_OF_REACH = Sentence(
+        "stopped, short of what was wanted, after {spent:,} evaluations ({pilots:,} in pilots){more}; give a `budget` "
+        "or `seconds` to go on nevertheless",
+        more=_WOULD_TAKE,
     )
-    INTERRUPTED = "interrupted after {spent:,}| of {budget:,}| evaluations ({pilots:,} in pilots)"
+    INTERRUPTED = Sentence(
+        "interrupted after {spent:,}{of_budget} evaluations ({pilots:,} in pilots)", of_budget=_OF_BUDGET
+    )
     NOTHING_FOUND = "stopped after the pilots, which found nothing"
     ENDED = "the run ended"
 
@@ -121,10 +229,10 @@ class Finding(Kind):
         "the likelihood is constant, {value:.6g} at all of {num} draws from the prior, and the posterior is the prior: "
         "check whether the likelihood uses its argument"
     )
-    SAMPLER = (
-        "the sampler of the base (prior) does not draw from its density: they differ in {coordinates}|, where the "
-        "draws of {worst} are {ratio:.2g} times as wide as the density|; compare the parameters of the two, for "
-        "instance a variance with a standard deviation"
+    SAMPLER = Sentence(
+        "the sampler of the base (prior) does not draw from its density: they differ in {coordinates}{widths}; compare "
+        "the parameters of the two, for instance a variance with a standard deviation",
+        widths=", where the draws of {worst} are {ratio:.2g} times as wide as the density",
     )
     JACOBIAN = (
         "the density of the base (prior) lacks a Jacobian, probably: in {coordinates} the sampler fits a density with "
@@ -227,6 +335,57 @@ _WRONG = (
 """Findings after which the answer is not that of the model, whatever the standard error says."""
 
 
+class DrawsNote(Kind):
+    """What `qpaths.evidence_from_draws` did with the draws."""
+
+    BRIDGED = (
+        "bridge sampling between {num} draws in {num_chains} chains and {num_proposed} of fitted references; each "
+        "reference is fitted to one half of the draws, and bridges with the other"
+    )
+    WORTH = "the draws are worth {worth:.0f} independent ones for this estimate"
+
+
+class DrawsFinding(Kind):
+    """What looks unreliable in an estimate from draws."""
+
+    MISSED_MODE = (
+        "the draws miss a mode: an ascent from {where} ended at {point}, far from all draws, where the log density is "
+        "{height:.1f} relative to their mode; run the sampler from several starts, or use `qpaths.evidence`"
+    )
+    MISSED_MASS = (
+        "the reference finds mass where there are no draws: its own estimate of the log evidence is {more:.2f} nats "
+        "higher; run the sampler longer, or use `qpaths.evidence`"
+    )
+    OTHER_DENSITY = (
+        "the draws do not come from the density: moves that leave it as it is change the draws in {what}; check that "
+        "model, data and units belong to these draws, and that the sampler reported no divergences"
+    )
+    CHAINS_DISAGREE = (
+        "the chains disagree (r-hat of the log density is {r_hat:.2f}): run the sampler longer, or from several starts"
+    )
+    HALVES_DISAGREE = (
+        "the two halves of the draws give estimates that differ by {difference:.2f} nats, where {error:.2f} is "
+        "expected: run the sampler longer"
+    )
+    DRAWS_WORTH_LITTLE = (
+        "the draws are worth only {worth:.0f} independent ones for this estimate, fewer than {fewest}: run the sampler "
+        "longer"
+    )
+    DRAWS_FIT_BADLY = (
+        "the standard error of {error:.2g} nats is above {most:g}, where it says little about the error: the draws "
+        "hardly look like any reference; use `qpaths.evidence`"
+    )
+    NO_SEARCH = (
+        "no search for further modes was made, because the log density has no gradient: check that the chains started "
+        "at different places"
+    )
+
+    @property
+    def level(self) -> Level:
+        """All of them leave the answer open."""
+        return Level.DOUBTFUL
+
+
 @dataclasses.dataclass(frozen=True)
 class Remark:
     """One remark of a verdict: its kind and its numbers, which are also attributes. `str(remark)` is the sentence.
@@ -254,25 +413,70 @@ class Remark:
         return values[name]
 
     def __str__(self) -> str:
-        values = dict(self.values)
-        parts = [part for part in self.kind.template.split("|") if _is_known(part, values)]
-        return "".join(parts).format(**values)
+        return self.kind.sentence(dict(self.values))
 
     def with_values(self, **values: Any) -> "Remark":
         """The same remark with other numbers."""
         return Remark(self.kind, tuple({**dict(self.values), **values}.items()))
 
-    def as_dict(self) -> dict[str, Any]:
-        """The record as JSON can hold it."""
-        return {"kind": self.kind.name, **dict(self.values)}
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """What `qpaths.evidence` says about its answer. `str(verdict)` is the text.
+
+    `level` is "sound" if there are no findings, and otherwise that of the worst finding, "doubtful" or "wrong". The
+    command `qpaths evidence` ends with the exit code of the level. [The verdict](evidence.md#the-verdict) lists all
+    checks, and what they cannot see.
+
+    Attributes:
+        stopped: Why the call ended.
+        chosen: What was chosen, and why.
+        findings: What looks unreliable, and what to do about it.
+
+    Examples:
+        >>> from qpaths.remarks import Finding, Stop
+        >>> stopped = Stop.BUDGET(spent=900, budget=1000, pilots=100)
+        >>> str(Verdict(stopped).level)
+        'sound'
+        >>> few = Finding.FEW_EFFECTIVE(total=200, ess=41.0, fewest=100)
+        >>> str(Verdict(stopped, findings=(few,)).level)
+        'doubtful'
+    """
+
+    stopped: Remark
+    chosen: tuple[Remark, ...] = ()
+    findings: tuple[Remark, ...] = ()
 
     @staticmethod
-    def from_dict(record: dict[str, Any]) -> "Remark":
-        """The remark that `as_dict` wrote."""
-        kinds = (kind for family in Kind.__subclasses__() for kind in family if kind.name == record["kind"])
-        return next(kinds)(**{name: value for name, value in record.items() if name != "kind"})
+    def of(verdict: "Verdict | None", **numbers: Any) -> "Verdict | None":
+        """Return a verdict that is "wrong" where one of some numbers is NaN or infinite, and as given otherwise.
 
+        Every result passes its estimates and standard errors through here when it is made. Comparisons with NaN are
+        false, so that no other check would see one. Inside a compiled program nothing is known of the numbers.
+        """
+        if is_traced(numbers) or (verdict is not None and verdict.level == Level.WRONG):
+            return verdict
+        bad = {name: value for name, value in numbers.items() if not np.isfinite(np.asarray(value, float)).all()}
+        if not bad:
+            return verdict
+        name, value = next(iter(bad.items()))
+        found = Finding.NOT_FINITE(name=name, value=str(np.asarray(value, float)))
+        if verdict is None:
+            return Verdict(Stop.ENDED(), findings=(found,))
+        return dataclasses.replace(verdict, findings=(*verdict.findings, found))
 
-def _is_known(part: str, values: dict[str, Any]) -> bool:
-    """Whether all numbers of a part of a sentence are there."""
-    return all(name is None or values.get(name) is not None for _, name, _, _ in string.Formatter().parse(part))
+    @property
+    def level(self) -> Level:
+        return max((f.kind.level for f in self.findings), key=list(Level).index, default=Level.SOUND)  # type: ignore[attr-defined]
+
+    def __str__(self) -> str:
+        lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
+        lines += [f"beware: {finding}." for finding in self.findings]
+        if not self.findings:
+            moved = all(remark.kind is not Note.WEIGHTS for remark in self.chosen)
+            praise = "the islands agree" + (", and moves are accepted" if moved else "")
+            if isinstance(self.stopped.kind, DrawsNote):
+                praise = "both halves of the draws agree, and no mass was found where there are no draws"
+            lines.append(f"nothing looks unreliable: {praise}.")
+        lines.append(f"verdict: {self.level}.")
+        return "\n".join(lines)

@@ -8,15 +8,15 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from . import draws_remarks, reasons, remarks
+from . import remarks
 from ._types import Count, Point, PRNGKey, ResultArray
 from .arrays import namespace
 from .cost import Cost
 from .io import Codec, read, to_jax, write
 from .numerics import log_ess
+from .remarks import Verdict
 from .status import CollapsedError as CollapsedError
 from .status import Status as Status
-from .verdict import Verdict
 
 
 class Stats(TypedDict, total=False):
@@ -219,8 +219,8 @@ class BoundsResult(eqx.Module):
     @property
     def verdict(self) -> Verdict | None:
         """A verdict, "wrong", where a bound or its standard error is not a finite number; otherwise None."""
-        lower, upper = {"lower": self.lower, "lower_se": self.lower_se}, {"upper": self.upper, "upper_se": self.upper_se}
-        return Verdict.of(None, **lower, **upper)
+        errors = {"lower_se": self.lower_se, "upper_se": self.upper_se}
+        return Verdict.of(None, lower=self.lower, upper=self.upper, **errors)
 
     @property
     def gap(self) -> Float[ResultArray, ""]:
@@ -247,9 +247,8 @@ class BoundsResult(eqx.Module):
 
 
 REMARKS = (
-    *(Verdict, remarks.Remark, remarks.Note, remarks.Stop, remarks.Finding),
-    *(draws_remarks.DrawsNote, draws_remarks.DrawsFinding),
-    *(reasons.Check, reasons.Refusal, reasons.Shape, reasons.Source),
+    *(Verdict, remarks.Remark, *remarks.Kind.__subclasses__()),
+    *(remarks.Check, remarks.Refusal, remarks.Shape, remarks.Source),
 )
 """Classes of what is said about a run, for files."""
 _CODEC = Codec((Result, BoundsResult, Cost, *REMARKS), opens=True)

@@ -14,8 +14,7 @@ import pytest
 import qpaths as qp
 from qpaths.adapters import from_prior
 from qpaths.cost import Cost
-from qpaths.remarks import Stop
-from qpaths.verdict import Verdict
+from qpaths.remarks import Stop, Verdict
 
 NUM = 1000
 WEIGHTS = np.array([0.0, 0.1, 0.2, 0.7])

@@ -25,11 +25,10 @@ from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import SCORES_COST, Limits
 from qpaths.numerics import log_mean_exp
-from qpaths.remarks import Check, Finding, Level, Note, Stop
+from qpaths.remarks import Check, Finding, Level, Note, Stop, Verdict
 from qpaths.results import Status
 from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of
 from qpaths.standard_errors import ErrorParts
-from qpaths.verdict import Verdict
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 BUDGET = 80_000

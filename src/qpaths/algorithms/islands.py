@@ -17,10 +17,10 @@ from ..kernels import AbstractKernel
 from ..numerics import log_mean_exp
 from ..recipe import Recipe
 from ..references.reference import Reference
+from ..remarks import Verdict
 from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, together
 from ..standard_errors import ErrorParts, few_replicas, pareto_shape
-from ..verdict import Verdict
 from .identities import Control, Identities, identities
 from .smc import SMC
 

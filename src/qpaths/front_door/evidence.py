@@ -18,11 +18,10 @@ from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..progress import Show, display
 from ..references.known import distinct
-from ..remarks import Finding, Note, Remark, Stop
+from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
 from ..rows import Evaluator, Layout, LostWorkersError, evaluator_of, spread_over, stream_for
 from ..search import tune_population
-from ..verdict import Verdict
 from .batches import rate, run_batches
 from .certificate import certify, simulated_from
 from .checks import CHECKS, Run, Seen, look

@@ -15,13 +15,11 @@ from ..arrays import quiet, sigmoid, stream_of
 from ..autocorrelation import effective_size, r_hat
 from ..cost import Cost
 from ..densities import DensityLike, as_density, has_gradient, marked
-from ..draws_remarks import DrawsFinding, DrawsNote
 from ..estimators import bridge
-from ..remarks import Remark
+from ..remarks import DrawsFinding, DrawsNote, Remark, Verdict
 from ..results import Result, Status
 from ..rows import HostDensities, Layout, OneDensity
 from ..standard_errors import importance_log_evidence
-from ..verdict import Verdict
 from .chains import drifting
 from .endpoints import marked_if_blind, path_given, with_names
 from .proposals import NUM_STARTS, mode_elsewhere, points_as_text, reference_for, wide_density
