@@ -65,7 +65,7 @@ LAYERS = [
     ["search"],
     ["front_door.endpoints", "front_door.exchange"],
     ["front_door.sampler"],
-    ["front_door.chains", "front_door.inputs", "front_door.certificate", "front_door.state", "front_door.limits"],
+    ["front_door.chains", "front_door.inputs", "front_door.certificate", "front_door.call_state", "front_door.limits"],
     ["front_door.ledger", "front_door.proposals", "front_door.problem"],
     ["front_door.checks", "front_door.batches"],
     ["front_door.findings"],

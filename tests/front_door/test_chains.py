@@ -10,8 +10,8 @@ from scipy.stats import cauchy
 import qpaths as qp
 from qpaths.arrays import stream_of
 from qpaths.densities import as_density, has_gradient
-from qpaths.draws_remarks import DrawsFinding
 from qpaths.front_door.chains import drifting
+from qpaths.remarks import DrawsFinding
 from qpaths.rows import HostDensities, Layout, OneDensity
 
 SHAPE = (4, 500, 4)

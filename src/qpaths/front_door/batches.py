@@ -10,11 +10,13 @@ from ..io import Checkpoint
 from ..progress import Show
 from ..remarks import Remark
 from ..rows import LostWorkersError
+from .call_state import CallState
 from .ledger import Ledger
-from .state import CallState
 
 
-def run_batches(state: CallState, ledger: Ledger, stream: Any, file: Checkpoint, show: Show) -> tuple[CallState, Remark]:
+def run_batches(
+    state: CallState, ledger: Ledger, stream: Any, file: Checkpoint, show: Show
+) -> tuple[CallState, Remark]:
     """Run batches of islands until a limit is met or Ctrl-C; return also which limit it was."""
     recipe, islands, num_batches = state
     pilots, limits = recipe.num_evaluations, ledger.limits

@@ -23,6 +23,7 @@ from ..results import CollapsedError, Result, Status
 from ..rows import Evaluator, Layout, LostWorkersError, evaluator_of, spread_over, stream_for
 from ..search import tune_population
 from .batches import rate, run_batches
+from .call_state import CallState, file_of
 from .certificate import certify, simulated_from
 from .checks import CHECKS, Run, Seen, look
 from .endpoints import check_not_on_simplex, first_sentence, in_units_of, with_names
@@ -31,7 +32,6 @@ from .inputs import pace, probe
 from .ledger import Ledger
 from .limits import Limits
 from .problem import Problem
-from .state import CallState, file_of
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""

@@ -80,7 +80,7 @@ class Checkpoint:
             )
 
     def filled(self, template: Any, stored: dict[str, Any]) -> Any:
-        """Return arrays that were stored `by_name` in the structure of a template, a state of the run that is to continue.
+        """Return arrays that were stored `by_name` as a state with the structure of the template.
 
         Raises an error if names, shapes or types differ, since a file of another version or precision would give other
         numbers.
