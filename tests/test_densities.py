@@ -168,8 +168,9 @@ def test_a_complex_log_density_is_an_error_in_every_door(backend, batched, key):
     ],
 )
 def test_a_density_of_one_number_takes_no_arrays(make, as_a_user):
-    """Six means gave draws of six equal numbers."""
-    make(jnp.asarray(1.0))
+    """Six means gave draws of six equal numbers. As a likelihood of many data it is evaluated for each of them."""
+    key = jax.random.key(0)
+    make(jnp.asarray(1.0)).sample(key)
     for array in (jnp.ones(6), np.ones(1)):
         with pytest.raises(ValueError, match=r"must be a number, got an array of shape \(\d,\): .*MultivariateNormal"):
-            make(array)
+            make(array).sample(key)

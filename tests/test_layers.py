@@ -24,7 +24,7 @@ LAYERS = [
     ["rows.derived", "rows.identity"],
     ["rows.layout", "schedules", "resampling", "estimators", "standard_errors"],
     ["rows.packing", "next_beta"],
-    ["rows.executors"],
+    ["rows.executors", "rows.faults"],
     ["rows.evaluator", "rows.numpy_density"],
     ["rows.traced"],
     ["rows.host"],

@@ -28,7 +28,6 @@ from .deformed import log_generalized_mean as log_generalized_mean
 from .deformed import log_power_mean as log_power_mean
 from .deformed import log_q as log_q
 from .densities import Density as Density
-from .densities import forgiving as forgiving
 from .families import MultivariateNormal as MultivariateNormal
 from .families import MultivariateStudentT as MultivariateStudentT
 from .families import Normal as Normal

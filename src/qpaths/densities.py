@@ -3,8 +3,6 @@
 A user gives a function, a `Density`, or any object with `log_prob` (and `sample`); `as_density` accepts all three.
 """
 
-import functools
-import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, runtime_checkable
 
@@ -124,10 +122,7 @@ def ask(function: Callable[..., Any], name: str, x: Point, *arguments: Any) -> A
     except QpathsError:  # names what is wrong
         raise
     except Exception as error:
-        raise PointError(
-            f"`{name}` raised {type(error).__name__} at the point {as_text(x)}: {error}. To go on without such points, "
-            f"wrap the function: `qpaths.forgiving(function)`."
-        ) from error
+        raise PointError(f"`{name}` raised {type(error).__name__} at the point {as_text(x)}: {error}.") from error
     if value is None or np.size(value) != 1:
         got = "None" if value is None else f"shape {np.shape(value)}"
         raise QpathsError(
@@ -141,87 +136,6 @@ def as_text(x: Point) -> str:
     if not isinstance(x, dict):
         return str(x)
     return ", ".join(f"{name} = {np.array2string(np.asarray(value), precision=6)}" for name, value in x.items())
-
-
-class forgiving:  # noqa: N801
-    """A NumPy function of one point that has no mass where it raises an error, as a solver that fails may do.
-
-    Args:
-        function: `log_likelihood(x)`, `log_likelihood(x, data)` or `log_prob(x)`, called with NumPy arrays
-            of one point, not of a batch. A function that JAX traces raises its errors as before. This includes the
-            likelihood of a model whose prior is given as objects, and of models of NumPyro and PyMC.
-
-    `num_failed` counts the errors, and `first` describes the first of them. `qpaths.evidence` reports both, wherever in
-    its densities the function is, and also for errors in other processes (`executor`). The answer is that of a model
-    without the points at which the function fails.
-
-    Returns:
-        A function that can take its place.
-
-    Use it for failures that are part of the problem, such as parameters at which a solver diverges. It also hides
-    mistakes in the code: run without it first. See [Your model, by name](your_model.md#priors-as-objects).
-
-    Examples:
-        >>> import numpy as np
-        >>> log_likelihood = forgiving(lambda x: -1 / x[0] if x[0] else 1 / 0)
-        >>> log_likelihood(np.zeros(1)), log_likelihood.num_failed, log_likelihood.first
-        (-inf, 1, 'ZeroDivisionError at [0.]: division by zero')
-    """
-
-    def __init__(self, function: Callable[..., Any]):
-        if not callable(function):
-            raise QpathsTypeError(f"`function` must be a function of one point, got {function!r}.")
-        self.function = function
-        self._home = os.getpid()
-        self.reset()
-
-    def reset(self) -> None:
-        """Count from zero, as each call of `evidence` does."""
-        self.num_failed = 0
-        self.first: str | None = None
-        self._counted_in = os.getpid()
-
-    def add(self, num: int, first: str | None) -> None:
-        """Count errors that happened elsewhere."""
-        self.num_failed += num
-        self.first = self.first or first
-
-    def take(self) -> tuple[int, str | None]:
-        """The errors in a process that is not the one of the caller, for `add` there; counts from zero then."""
-        if os.getpid() == self._home:
-            return 0, None
-        if self._counted_in != os.getpid():
-            self.reset()
-        taken = self.num_failed, self.first
-        self.reset()
-        return taken
-
-    def __call__(self, *arguments: Any) -> Any:
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(arguments)):
-            return self.function(*arguments)
-        try:
-            return self.function(*arguments)
-        except Exception as error:
-            if self._counted_in != os.getpid():  # a copy that has just come to a worker
-                self.reset()
-            self.add(1, f"{type(error).__name__} at {as_text(arguments[0])}: {error}")
-            return -np.inf
-
-
-def forgiving_in(*parts: Any) -> list[forgiving]:
-    """The functions of this kind in some densities, each once."""
-    found: dict[int, forgiving] = {}
-    for part in parts:
-        if isinstance(part, forgiving):
-            inner = [part]
-        elif isinstance(part, functools.partial):
-            inner = forgiving_in(part.func, *part.args)
-        elif hasattr(part, "arguments"):  # a method of a prior that is bound to a likelihood
-            inner = forgiving_in(*part.arguments)
-        else:
-            inner = forgiving_in(part.log_prob) if hasattr(part, "log_prob") else []
-        found |= {id(one): one for one in inner}
-    return list(found.values())
 
 
 def check_backend(backend: Any) -> None:

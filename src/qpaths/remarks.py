@@ -155,6 +155,7 @@ class Note(Kind):
         "random-walk moves, because of an endpoint without gradient ({ends}); give `Density(..., gradient=...)` for "
         "Hamiltonian moves"
     )
+    FAULTS = "{num} points count as points without mass: {what}"
     NOT_DIFFERENTIABLE = (
         "random-walk moves, because JAX cannot differentiate the {ends} ({reason}); with a gradient the moves would be "
         "Hamiltonian ones, which need far fewer evaluations"
@@ -311,7 +312,14 @@ class Finding(Kind):
         "the particles lag behind the path by about {lag:.3g} nats, more than the standard error of {error:.3g}; "
         "give a larger budget, or a kernel with more steps"
     )
-    RAISED = "the density raised errors at {num} points, which count as points without mass; the first: {first}"
+    FAULTS = (
+        "{what}, and so at {before:.1%} of the draws from the prior and {after:.1%} of points around the final draws; "
+        "these points count as points without mass, as is right where the model cannot be, and wrong where it could"
+    )
+    MANY_FAULTS = (
+        "{what}, and so at {before:.1%} of the draws from the prior and {after:.1%} of points around the final draws: "
+        "too many to count them as points without mass; mend the function there"
+    )
     LARGE_ERROR = "the standard error of {error:.2g} nats is above {most:g} and says little: give a larger budget"
     HEAVY_WEIGHTS = (
         "the weights have a heavy tail (Pareto index {tail_index:.2f}): the base has lighter tails than the target, "
@@ -331,6 +339,7 @@ class Finding(Kind):
 _WRONG = (
     *(Finding.NOT_FINITE, Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED, Finding.FLAT),
     *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
+    Finding.MANY_FAULTS,
 )
 """Findings after which the answer is not that of the model, whatever the standard error says."""
 

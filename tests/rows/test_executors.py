@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.rows import Evaluator, HostDensities, layout_of, spread_over, together, versions
+from qpaths.rows import Evaluator, Faults, HostDensities, layout_of, rejecting, spread_over, together, versions
 from qpaths.rows import executors as spreading
 
 ROWS = np.random.default_rng(0).standard_normal((300, 3))
@@ -141,20 +141,20 @@ def test_the_model_travels_once_to_a_worker(everything_travels, monkeypatch):
 def test_another_precision_and_process(everything_travels):
     """A worker computes in the precision of the caller, whatever its own is: here 64 bits, there 32.
 
-    What it forgives is counted by the caller, and once: the two errors before the trip stay two.
+    The errors that it meets are counted by the caller.
     """
-    forgiven = qp.forgiving(_fails_at_some)
-    failing = _numpy_path(qp.Density(forgiven, backend="numpy"))
+    failing = _numpy_path(qp.Density(_fails_at_some, backend="numpy"))
     values = Evaluator.of(failing, HostDensities(layout_of(failing), False))
-    forgiven(-np.ones(3)), forgiven(-np.ones(3))
     path, _ = PATHS["jax"]
     evaluator = Evaluator.of(path, HostDensities(layout_of(path), True))
     here = evaluator.particles(ROWS[:5], with_slopes=True)
     with concurrent.futures.ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool, spread_over(pool):
         there = evaluator.particles(ROWS[:5], with_slopes=True)
-        found = [values.values(ROWS[part]).log_target for part in (slice(0, 30), slice(30, 50))]
+        with rejecting(Faults()) as faults:
+            found = [values.values(ROWS[part]).log_target for part in (slice(0, 30), slice(30, 50))]
     assert jax.tree.all(jax.tree.map(np.array_equal, here, there))
-    assert forgiven.num_failed == 2 + np.sum(ROWS[:50, 0] <= 0) == 2 + np.sum(np.isneginf(np.concatenate(found)))
+    assert faults.num == np.sum(ROWS[:50, 0] <= 0) == np.sum(np.isneginf(np.concatenate(found)))
+    np.testing.assert_array_equal(faults.first[0], ROWS[np.argmax(ROWS[:, 0] <= 0)])
 
 
 def test_what_cannot_travel_is_named(everything_travels):

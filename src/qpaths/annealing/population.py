@@ -17,7 +17,7 @@ from ..kernels.base import Cloud, grouped
 from ..numerics import log_ess, log_mean_exp
 from ..resampling import offspring_variance, resample
 from ..results import Status
-from ..rows import COMPILED, DerivedDensity, Evaluator, Particles, in_blocks, in_pieces, taken
+from ..rows import COMPILED, DerivedDensity, Evaluator, Particles, faults_of_call, in_blocks, in_pieces, taken
 from ..standard_errors import Lag, dominance
 from . import on_devices
 
@@ -280,12 +280,12 @@ def invalid_draws(evaluator: Evaluator, draws: Particles) -> Bool[AnyArray, " n"
     """At which exact draws from the base an endpoint is not what it must be there.
 
     A draw of a fitted reference may lie so far out that neither density is a number there: it has no mass, and that is
-    no fault of the user's functions.
+    no fault of the user's functions. The same holds for all draws where the call rejects points at which they fail.
     """
     xp = evaluator.xp
     base, target = (evaluator.log_density(beta, draws.features) for beta in (0.0, 1.0))
     wrong = ~xp.isfinite(base) | xp.isnan(target) | (target == xp.inf)
-    if isinstance(evaluator.path.base, DerivedDensity):
+    if isinstance(evaluator.path.base, DerivedDensity) or faults_of_call() is not None:
         return wrong & ~((base == -xp.inf) & (target == -xp.inf))
     return wrong
 

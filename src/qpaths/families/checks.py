@@ -10,7 +10,7 @@ from .._types import ScalarLike
 
 
 def check_numbers(**values: Any) -> None:
-    """Raise where a parameter of a density on the real line is an array: all its draws would be the same number."""
+    """Raise if a parameter is an array where one number is drawn: with one key, all draws would be shifted alike."""
     for name, value in values.items():
         if np.ndim(value):
             raise ValueError(

@@ -36,7 +36,6 @@ class Poisson(AbstractExponentialFamily):
     rate: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(rate=self.rate)
         check_positive("rate", self.rate, "it is the mean")
 
     def log_prob(self, x: ScalarLike) -> Scalar:
@@ -45,6 +44,7 @@ class Poisson(AbstractExponentialFamily):
         return jnp.where(inside, y * jnp.log(self.rate) - self.rate + self.log_base_measure(y), -jnp.inf)
 
     def sample(self, key: PRNGKey) -> Scalar:
+        check_numbers(rate=self.rate)
         return jax.random.poisson(key, self.rate).astype(jnp.result_type(self.rate, 0.0))
 
     def sufficient_statistics(self, x: ScalarLike) -> Parameters:

@@ -32,7 +32,6 @@ class Gamma(AbstractExponentialFamily):
     rate: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(concentration=self.concentration, rate=self.rate)
         check_positive("concentration", self.concentration, "it is the shape parameter")
         check_positive("rate", self.rate, "it is the inverse of the scale")
 
@@ -44,6 +43,7 @@ class Gamma(AbstractExponentialFamily):
         return jnp.where(inside, value, -jnp.inf)
 
     def sample(self, key: PRNGKey) -> Scalar:
+        check_numbers(concentration=self.concentration, rate=self.rate)
         dtype = jnp.result_type(self.concentration, self.rate, 0.0)
         return jax.random.gamma(key, jnp.asarray(self.concentration, dtype)) / self.rate
 

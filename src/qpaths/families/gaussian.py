@@ -34,7 +34,6 @@ class Normal(AbstractExponentialFamily):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(loc=self.loc, scale=self.scale)
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the standard deviation")
 
@@ -43,6 +42,7 @@ class Normal(AbstractExponentialFamily):
         return -0.5 * jnp.square(z) - jnp.log(self.scale) - 0.5 * jnp.log(2 * jnp.pi)
 
     def sample(self, key: PRNGKey) -> Scalar:
+        check_numbers(loc=self.loc, scale=self.scale)
         return self.loc + self.scale * jax.random.normal(key, dtype=jnp.result_type(self.loc, self.scale, 0.0))
 
     def sufficient_statistics(self, x: ScalarLike) -> Parameters:

@@ -37,7 +37,6 @@ class GeneralizedPareto(AbstractQExponentialFamily):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(shape=self.shape, loc=self.loc, scale=self.scale)
         check_between("shape", self.shape, -1, jnp.inf, "-1 is the uniform density, where q is infinite")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the scale")
@@ -50,6 +49,7 @@ class GeneralizedPareto(AbstractQExponentialFamily):
 
     def sample(self, key: PRNGKey) -> Scalar:
         """The inverse of the tail function, `loc - scale log_q(u)` with 1 - q = -shape."""
+        check_numbers(shape=self.shape, loc=self.loc, scale=self.scale)
         dtype = jnp.result_type(self.shape, self.loc, self.scale, 0.0)
         return self.loc - self.scale * log_q_of_exp(-jax.random.exponential(key, dtype=dtype), -self.shape)
 

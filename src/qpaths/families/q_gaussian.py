@@ -97,13 +97,13 @@ class QGaussian(AbstractQGaussian):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(q=self.q, loc=self.loc, scale=self.scale)
         check_between("q", self.q, -jnp.inf, 3, "from 3 on the density cannot be normalized")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the standard deviation at q = 1")
 
     def sample(self, key: PRNGKey) -> Scalar:
         """The Box-Muller method with a deformed logarithm (Thistleton et al., 2007), exact for every q."""
+        check_numbers(q=self.q, loc=self.loc, scale=self.scale)
         dtype = jnp.result_type(self.q, self.loc, self.scale, 0.0)
         exponential, angle = jax.random.split(key)
         log_uniform = -jax.random.exponential(exponential, dtype=dtype)

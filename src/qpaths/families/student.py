@@ -41,12 +41,12 @@ class StudentT(AbstractQGaussian):
     scale: ScalarLike
 
     def __check_init__(self) -> None:
-        check_numbers(df=self.df, loc=self.loc, scale=self.scale)
         check_positive("df", self.df, "the normal density, df -> inf, is `Normal`")
         check_finite("loc", self.loc)
         check_positive("scale", self.scale, "it is the scale, the square root of the scale matrix")
 
     def sample(self, key: PRNGKey) -> Scalar:
+        check_numbers(df=self.df, loc=self.loc, scale=self.scale)
         dtype = jnp.result_type(self.df, self.loc, self.scale, 0.0)
         return self.loc + self.scale * jax.random.t(key, self.df, dtype=dtype)
 

@@ -5,7 +5,7 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ..progress import Show, display
 from ..references.known import distinct
 from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
-from ..rows import Evaluator, Layout, LostWorkersError, evaluator_of, spread_over, stream_for
+from ..rows import Evaluator, Faults, Layout, LostWorkersError, evaluator_of, rejecting, spread_over, stream_for
 from ..search import tune_population
 from .batches import rate, run_batches
 from .call_state import CallState, file_of
@@ -55,6 +55,7 @@ def evidence(
     standard_error: float | int | None = None,
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
+    faults: Literal["reject", "raise"] = "reject",
     executor: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
@@ -91,6 +92,8 @@ def evidence(
             take more than a hundred million evaluations.
         kernel: Moves the particles; HMC by default, a random walk where there is no gradient.
         reference: False always anneals from the base. Then the base must cover the target.
+        faults: Whether a point at which a density is NaN or `+inf`, or raises an error, counts as a point without mass.
+            The verdict says how many there are. `"raise"` stops at the first one.
         checkpoint: A file that is written after the pilots and after each batch. The same call continues from it.
         executor: Where points are evaluated: a pool of `concurrent.futures` (processes for NumPy functions), a Dask
             `Client`, or anything with the same `submit`. The numbers do not depend on it. By default, and for points
@@ -123,12 +126,15 @@ def evidence(
     ends = {"base": base, "target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     given = ends | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
     problem = Problem.of(given, kernel, reference, simulate, backend)
+    if faults not in ("reject", "raise"):
+        raise ValueError(f"`faults` must be 'reject' or 'raise', got {faults!r}.")
+    rejected = Faults() if faults == "reject" else None
     stream = stream_for(key, problem.path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
     evaluator = evaluator_of(problem.path, stream, with_slopes=problem.kernel.with_slopes)
     file = file_of(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
-    with spread_over(executor), in_units_of(problem.model):
+    with spread_over(executor), in_units_of(problem.model), rejecting(rejected):
         seen = probe(evaluator, check_stream)
         file.features = by_name(seen.features)
         blind = [note for note in problem.notes if note.kind is Note.NOT_DIFFERENTIABLE]
@@ -155,13 +161,16 @@ def evidence(
     islands = state.islands
     assert islands is not None
     parts = islands.parts._replace(**checked.errors)
-    found = [*findings(islands, state.recipe, parts), *checked.findings, *problem.faults]
+    found = [*findings(islands, state.recipe, parts), *checked.findings]
+    of_faults = problem.faults(rejected, evaluator.layout, seen.faults, checked.rejected)
+    found += [remark for remark in of_faults if isinstance(remark.kind, Finding)]
     _warn(found)
     stopped = stopped.with_values(spent=ledger.total.total)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         words = f"the budget was too small for the standard error that you wanted: {stopped}"
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
     notes = problem.notes + certificate + state.recipe.notes + seen.notes
+    notes += tuple(remark for remark in of_faults if isinstance(remark.kind, Note))
     verdict = Verdict(stopped, notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
     result = islands.result(state.recipe.betas, parts, ledger.total, status, verdict)

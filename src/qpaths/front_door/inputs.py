@@ -14,12 +14,15 @@ from ..estimators import bridge
 from ..paths.base import EndpointValues
 from ..references.fitting import fit_reference
 from ..remarks import Finding, Note, Remark
-from ..rows import Evaluator, HostDensities, OneDensity, Particles
+from ..rows import Evaluator, Faults, HostDensities, OneDensity, Particles, faults_of_call, rejecting
+from ..status import PointFaultError
 from .sampler import coordinate_names, listed, sampler_findings
 
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""
 _NUM_PROBED, _NUM_AGAIN = 64, 8
+_MOST_OF_BASE = 0.5
+"""Share of its own draws at which the base may fail."""
 _NUM_PACED = 128
 """Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
 _FAR = 1e4
@@ -45,6 +48,8 @@ class Probe(NamedTuple):
     """False where the base is seen not to be the density of its draws, or not to integrate to 1."""
     notes: tuple[Remark, ...]
     findings: list[Remark]
+    faults: float = 0.0
+    """Share of the draws from the base at which a density fails."""
 
 
 def check_deterministic(evaluator: Evaluator, positions: Rows, features: EndpointValues) -> None:
@@ -96,7 +101,7 @@ def probe(evaluator: Evaluator, stream: Any) -> Probe:
     positions = to_host(evaluator.draw(draw, _NUM_DRAWN))
     check_finite(evaluator, positions)
     few = positions[:_NUM_PROBED]
-    features = to_host(evaluator.values(few))
+    features, faults = _values(evaluator, positions)
     check_deterministic(evaluator, few, features)
     prior = base_alone(evaluator)
     findings = sampler_findings(prior, positions, sampler)
@@ -106,14 +111,48 @@ def probe(evaluator: Evaluator, stream: Any) -> Probe:
     is_normalized = not findings
     if _is_constant(evaluator, features):
         value = float(np.exp(features.log_target[0] - features.log_base[0]))
-        return Probe(features, is_normalized, (), [*findings, Finding.CONSTANT(value=value, num=_NUM_PROBED)])
+        return Probe(features, is_normalized, (), [*findings, Finding.CONSTANT(value=value, num=_NUM_PROBED)], faults)
     at = _with_slopes(evaluator, few)
     if at is None:
-        return Probe(features, is_normalized, (), findings)
+        return Probe(features, is_normalized, (), findings, faults)
     flat = _flat(evaluator, at)
     if flat:
         findings.append(Finding.FLAT(coordinates=listed(flat, coordinate_names(evaluator.layout))))
-    return Probe(features, is_normalized, _ignored(evaluator, at), findings)
+    return Probe(features, is_normalized, _ignored(evaluator, at), findings, faults)
+
+
+def _values(evaluator: Evaluator, positions: Rows) -> tuple[EndpointValues, float]:
+    """Return the endpoints at the first draws from the base, and the share of all draws at which a density fails.
+
+    All draws are evaluated only if some of the first fail. A density that fails at each of them is an error.
+    """
+    few, faults = positions[:_NUM_PROBED], faults_of_call()
+    if faults is None:
+        return to_host(evaluator.values(few)), 0.0
+    with rejecting(Faults()) as own:
+        features = to_host(evaluator.values(few))
+        if not own.num:
+            return features, 0.0
+        rest = evaluator.values(positions[_NUM_PROBED:])
+    faults.add(own)
+    values = np.concatenate([features.log_target, to_host(rest).log_target])
+    if (values == -np.inf).all() or np.mean(np.asarray(features.log_base) == -np.inf) > _MOST_OF_BASE:
+        with rejecting(None):
+            raise_first(evaluator, own)
+    return features, own.num / len(positions)
+
+
+def raise_first(evaluator: Evaluator, faults: Faults) -> None:
+    """Raise what was found at the first point at which a density failed."""
+    assert faults.first is not None
+    row, name, found = faults.first
+    evaluator.values(row[None])  # raises what the function raises
+    point = evaluator.layout.points(row)
+    raise PointFaultError(
+        f"`{name}` is {found} at the draw {as_text(point)} from the prior, and it fails at all others or nearly so. A "
+        f"log density must be a number, or -inf where there is no mass; mend it at that point.",
+        point,
+    )
 
 
 def check_finite(evaluator: Evaluator, positions: Rows) -> None:

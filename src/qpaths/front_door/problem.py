@@ -2,16 +2,35 @@
 
 from typing import Any, NamedTuple
 
+import jax
+import numpy as np
+
 from ..adapters.model import Model
-from ..densities import forgiving_in, has_gradient
+from ..densities import as_text, has_gradient
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..remarks import Finding, Note, Remark
+from ..rows import Faults, Layout
 from .endpoints import check_alone, model_path, named_model, path_given, with_blind_ends
 
+_FEW, _MOST_OF_PRIOR = 0.01, 0.5
+"""Shares of points at which a density fails: up to the first it is a note, and from the second on the answer is wrong.
+Of points around the final draws, it is wrong beyond both of the next: a share, and a multiple of that of the prior."""
+_MOST_AROUND, _GROWTH = 0.05, 1.5
 _BLIND_STEPS = 10
 """Random-walk moves at each beta if there is no gradient."""
+
+
+def first_fault(faults: Faults, layout: Layout, model: Model | None) -> str:
+    """Return where a density failed first, in the variables of the model."""
+    assert faults.first is not None
+    row, name, found = faults.first
+    if found.startswith("`"):  # what was raised, which names the function
+        return found.rstrip(".")
+    points = layout.points(row[None])
+    named = points if model is None else model.named(points)
+    return f"`{name}` is {found} at the point {as_text(jax.tree.map(lambda leaf: np.asarray(leaf)[0], named))}"
 
 
 class Problem(NamedTuple):
@@ -47,8 +66,6 @@ class Problem(NamedTuple):
             path, likelihood = model_path(**parts, backend=backend)
         if simulate is not None and (data is None or likelihood is None):
             raise ValueError("`simulate` needs `log_prior`, `log_likelihood(x, data)`, `sample_prior` and `data`.")
-        for function in forgiving_in(path.base, path.target):
-            function.reset()
         path, reasons = with_blind_ends(path)
         notes: tuple[Remark, ...] = ()
         if kernel is None:
@@ -57,11 +74,19 @@ class Problem(NamedTuple):
         _check_gradients(kernel, reasons)
         return Problem(path, kernel, reference, model, likelihood, data, notes)
 
-    @property
-    def faults(self) -> list[Remark]:
-        """Findings about points at which functions of the user raised an error that was excused."""
-        excused = forgiving_in(self.path.base, self.path.target)
-        return [Finding.RAISED(num=f.num_failed, first=f.first) for f in excused if f.num_failed]
+    def faults(self, faults: Faults | None, layout: Layout, before: float, after: float) -> list[Remark]:
+        """Return what there is to say of rejected points: a note, or a finding where they are many.
+
+        `before` is their share of the draws from the prior, `after` that of points around the final draws.
+        """
+        if faults is None or faults.first is None:
+            return []
+        what = first_fault(faults, layout, self.model)
+        if before > _MOST_OF_PRIOR or after > max(_MOST_AROUND, _GROWTH * before):
+            return [Finding.MANY_FAULTS(what=what, before=before, after=after)]
+        if max(before, after) > _FEW:
+            return [Finding.FAULTS(what=what, before=before, after=after)]
+        return [Note.FAULTS(what=what, num=faults.num)]
 
 
 def _kernel_for(path: AbstractPath[Any], reasons: dict[str, str]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:

@@ -17,6 +17,9 @@ from .evaluator import Particles as Particles
 from .evaluator import PlainDensities as PlainDensities
 from .executors import spread_over as spread_over
 from .executors import together as together
+from .faults import Faults as Faults
+from .faults import faults_of_call as faults_of_call
+from .faults import rejecting as rejecting
 from .host import HostDensities as HostDensities
 from .host import clear_cache as clear_cache
 from .layout import Layout as Layout

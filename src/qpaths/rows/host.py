@@ -14,9 +14,10 @@ import numpy as np
 
 from .._types import Rows
 from ..arrays import HostStream, in_precision, is_double, to_host
-from ..densities import DensityLike, is_numpy, sampler_of
+from ..densities import DensityLike, called, is_numpy, sampler_of
 from .evaluator import PlainDensities
 from .executors import spread_of_call
+from .faults import faults_of_call
 from .identity import Identity
 from .layout import Layout, traced_layout
 from .numpy_density import check_draws, numpy_row, spread_rows
@@ -61,9 +62,13 @@ class HostDensities(PlainDensities):
         compiled = {name: density for name, density in densities.items() if not is_numpy(density)}
         found: dict[str, tuple[Any, Any]] = {}
         if compiled:
-            found = dict(
-                zip(compiled, self._compiled(compiled, positions, with_slopes or self.with_slopes), strict=True)
-            )
+            pairs = self._compiled(compiled, positions, with_slopes or self.with_slopes)
+            found = dict(zip(compiled, pairs, strict=True))
+            faults = faults_of_call()
+            if faults is not None:
+                found = {
+                    n: (faults.without(called(compiled[n], n), positions, v, {}), s) for n, (v, s) in found.items()
+                }
         for name, density in densities.items():
             if is_numpy(density):
                 found[name] = spread_rows(density, name, self.layout, positions, with_slopes)

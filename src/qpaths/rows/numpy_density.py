@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..densities import PointError, called, check_real, forgiving_in
+from ..densities import PointError, called, check_real
 from ..status import QpathsError
 from .executors import BATCH, spread_of_call
+from .faults import faults_of_call
 from .identity import Identity
 from .layout import Layout
 from .pieces import in_pieces, joined
@@ -16,21 +17,26 @@ from .pieces import in_pieces, joined
 def spread_rows(
     density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
 ) -> tuple[np.ndarray, Any]:
-    """As `numpy_rows`, over the executor of the call where there is one."""
-    spread = spread_of_call()
+    """As `numpy_rows`, over the executor of the call where there is one; points that the call rejects have no mass."""
+    faults, spread = faults_of_call(), spread_of_call()
+    function = _NumpyRows(density, name, layout, with_slopes, faults is not None)
     if spread is None or not len(positions):
-        return numpy_rows(density, name, layout, positions, with_slopes)
-    function = _NumpyRows(density, name, layout, with_slopes)
-    model = spread.model(Identity((density,), name, layout, with_slopes), lambda: function)
+        values, slopes, raised = function(positions)
+    else:
+        model = spread.model(Identity((density,), name, layout, with_slopes, faults is not None), lambda: function)
+        size = BATCH if density.batched else spread.rows_at_once(model, len(positions))
+        values, slopes, raised = in_pieces(model, positions, size, spread.each, join=_join)
+    if faults is not None:
+        values = faults.without(called(density, name), positions, values, raised)
+    return values, slopes
 
-    def join(parts: list[Any]) -> tuple[np.ndarray, Any]:
-        for *_, errors in parts:
-            for excused, taken in zip(forgiving_in(density), errors, strict=True):
-                excused.add(*taken)
-        return joined([part[:2] for part in parts])
 
-    size = BATCH if density.batched else spread.rows_at_once(model, len(positions))
-    return in_pieces(model, positions, size, spread.each, join=join)
+def _join(parts: list[Any]) -> Any:
+    """Join what pieces returned, with the numbers of failed rows as those of all rows."""
+    values, slopes = joined([part[:2] for part in parts])
+    starts = np.cumsum([0] + [len(part[0]) for part in parts[:-1]])
+    errors = zip(starts, (part[2] for part in parts), strict=True)
+    return values, slopes, {start + row: text for start, raised in errors for row, text in raised.items()}
 
 
 class _NumpyRows(NamedTuple):
@@ -40,22 +46,30 @@ class _NumpyRows(NamedTuple):
     name: str
     layout: Layout
     with_slopes: bool
+    rejects: bool
 
-    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any, Any]:
-        values, slopes = numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes)
-        return values, slopes, [function.take() for function in forgiving_in(self.density)]
+    def __call__(self, rows: np.ndarray) -> tuple[np.ndarray, Any, dict[int, str]]:
+        """Return values, slopes, and what was raised by the number of the row, where that is no error."""
+        raised: dict[int, str] | None = {} if self.rejects else None
+        values, slopes = numpy_rows(self.density, self.name, self.layout, rows, self.with_slopes, raised)
+        return values, slopes, raised or {}
 
 
 def numpy_rows(
-    density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
+    density: Any,
+    name: str,
+    layout: Layout,
+    positions: np.ndarray,
+    with_slopes: bool,
+    raised: dict[int, str] | None = None,
 ) -> tuple[np.ndarray, Any]:
-    """Log densities of a NumPy density at all positions, with gradients or None.
+    """Return log densities of a NumPy density at all positions, with gradients or None.
 
     A batched density gets all rows in one call, any other is called row by row. Shapes are checked, since a wrong one
-    would broadcast silently.
+    would broadcast silently. What is raised at a row is an error, or goes into `raised`; the value is NaN then.
     """
     function = called(density, name)
-    values = _numpy_calls(density.log_prob, function, density.batched, layout, positions)
+    values = _numpy_calls(density.log_prob, function, density.batched, layout, positions, raised)
     if values.shape != positions.shape[:1]:
         one = "each of the points of a batch" if density.batched else "one point"
         raise QpathsError(
@@ -69,20 +83,29 @@ def numpy_rows(
             f"`{name}` is a NumPy density without a gradient, and the kernel needs one: give "
             f"`Density(..., gradient=...)`, or a kernel such as `RandomWalk()`."
         )
-    slopes = _numpy_calls(density.gradient, f"{name}.gradient", density.batched, layout, positions, is_point=True)
+    slope = f"{name}.gradient"
+    slopes = _numpy_calls(density.gradient, slope, density.batched, layout, positions, raised, is_point=True)
     if slopes.shape != positions.shape:
         raise QpathsError(
             f"`{name}.gradient` must return one number for each coordinate, got shape {slopes.shape[1:]}."
         )
+    if raised:
+        values[list(raised)] = np.nan
     return values, slopes
 
 
 def _numpy_calls(
-    function: Any, name: str, batched: bool, layout: Layout, positions: np.ndarray, is_point: bool = False
+    function: Any,
+    name: str,
+    batched: bool,
+    layout: Layout,
+    positions: np.ndarray,
+    raised: dict[int, str] | None,
+    is_point: bool = False,
 ) -> np.ndarray:
-    """The values of a user's function at all rows.
+    """Return the values of a user's function at all rows.
 
-    An exception of the user's function is raised again with the point at which it happened.
+    An exception of the user's function is raised again with the point at which it happened, or noted in `raised`.
     """
 
     def call(points: Any, at: str) -> np.ndarray:
@@ -92,18 +115,29 @@ def _numpy_calls(
             raise
         except Exception as error:
             first = jax.tree.map(lambda leaf: leaf[0], points) if batched else points
-            raise PointError(
-                f"`{name}` raised {type(error).__name__} at {at} {first}: {error}. To go on without such points, wrap "
-                f"the function: `qpaths.forgiving(function)`."
-            ) from error
+            raise PointError(f"`{name}` raised {type(error).__name__} at {at} {first}: {error}.") from error
         return np.asarray(check_real(name, layout.rows(value) if is_point else value), float)
 
-    points = layout.points(positions)
+    def call_row(number: int, points: Any) -> np.ndarray:
+        try:
+            return call(points, "the point")
+        except PointError as error:
+            if raised is None:
+                raise
+            raised[number] = str(error)
+            return np.full(layout.dimension, np.nan) if is_point else np.full((1,) if batched else (), np.nan)
+
     if batched:
-        return call(points, "a batch that begins with")
-    leaves, structure = jax.tree.flatten(points)
-    rows = ([leaf[i, ...] for leaf in leaves] for i in range(len(positions)))
-    values = [call(jax.tree.unflatten(structure, row), "the point") for row in rows]
+        try:
+            return call(layout.points(positions), "a batch that begins with")
+        except PointError:
+            if raised is None:
+                raise
+        found = [call_row(i, layout.points(positions[i : i + 1])) for i in range(len(positions))]
+        return np.reshape(found, positions.shape if is_point else -1)
+    leaves, structure = jax.tree.flatten(layout.points(positions))
+    rows = (jax.tree.unflatten(structure, [leaf[i, ...] for leaf in leaves]) for i in range(len(positions)))
+    values = [call_row(number, row) for number, row in enumerate(rows)]
     if not is_point and any(value.size != 1 for value in values):
         wrong = next(value for value in values if value.size != 1)
         raise QpathsError(f"`{name}` must return one number for one point, got shape {wrong.shape}.")

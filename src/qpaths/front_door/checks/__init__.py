@@ -7,7 +7,8 @@ from .base import Seen as Seen
 from .base import look as look
 from .drift import Drifts
 from .known_modes import KnownModes
+from .rejected import Rejected
 from .scans import Scanned
 
-CHECKS: tuple[Check, ...] = (Balanced(), Drifts(), Scanned(), KnownModes())
-"""In this order: the last one looks where the others have found that mass is missing."""
+CHECKS: tuple[Check, ...] = (Balanced(), Drifts(), Scanned(), KnownModes(), Rejected())
+"""In this order: known modes are looked for where others have found that mass is missing."""

@@ -84,6 +84,8 @@ class Seen(NamedTuple):
     """Points at which there is mass that the draws miss."""
     modes: tuple[Mode, ...] = ()
     """Optima around which the draws miss mass."""
+    rejected: float = 0.0
+    """Share of points around the draws at which a density fails."""
 
 
 class Check(abc.ABC):
@@ -99,9 +101,11 @@ def look(run: Run, checks: Sequence[Check]) -> Seen:
     found: list[Remark] = []
     errors: Mapping[str, float] = MappingProxyType({})
     modes: tuple[Mode, ...] = ()
+    rejected = 0.0
     for check in checks:
         seen = check.look(run)
         run.ledger.spend(seen.cost)
         run.places += [] if seen.places is None else [seen.places]
         found, errors, modes = [*found, *seen.findings], {**errors, **seen.errors}, modes + seen.modes
-    return Seen(tuple(found), errors, modes=modes)
+        rejected = max(rejected, seen.rejected)
+    return Seen(tuple(found), errors, modes=modes, rejected=rejected)
