@@ -9,8 +9,10 @@ import time
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import qpaths as qp
+from qpaths.cli import app
 
 MODEL = """
 import time
@@ -44,12 +46,25 @@ def _read_until(process, words):
     raise AssertionError("".join(lines))
 
 
+def _evidence(model, out):
+    return ["evidence", str(model), "--budget", "400000", "--out", str(out)]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The result without an interruption."""
+    folder = tmp_path_factory.mktemp("whole")
+    (folder / "model.py").write_text(MODEL)
+    done = CliRunner().invoke(app, _evidence(folder / "model.py", folder))
+    assert done.exit_code == 0, done.output
+    return qp.load_result(folder / "result.npz")
+
+
 @pytest.mark.parametrize(("number", "words"), [(signal.SIGINT, "pilots"), (signal.SIGTERM, "8 islands")])
-def test_interrupted_evidence_goes_on_to_the_same_answer(tmp_path, number, words):
+def test_interrupted_evidence_goes_on_to_the_same_answer(tmp_path, number, words, whole):
     model, out = tmp_path / "model.py", tmp_path / "out"
     model.write_text(MODEL)
-    command = ["evidence", model, "--budget", 400_000, "--out", out]
-    process = _start(*command)
+    process = _start(*_evidence(model, out))
     _read_until(process, words)
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
@@ -61,13 +76,10 @@ def test_interrupted_evidence_goes_on_to_the_same_answer(tmp_path, number, words
         with np.load(out / "checkpoint.npz") as arrays:
             assert json.loads(str(arrays["header"]))["kind"] == "evidence"
     assert list(out.glob(".*")) == []
-    process = _start(*command)
+    process = _start(*_evidence(model, out))
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 0, output
-    whole = _start("evidence", model, "--budget", 400_000, "--out", tmp_path / "whole")
-    assert whole.communicate(timeout=120)
-    results = [qp.load_result(folder / "result.npz") for folder in (out, tmp_path / "whole")]
-    assert float(results[0].log_evidence) == float(results[1].log_evidence)
+    assert float(qp.load_result(out / "result.npz").log_evidence) == float(whole.log_evidence)
 
 
 def test_an_endless_loop_in_a_density_can_be_interrupted(tmp_path):
