@@ -13,6 +13,7 @@ import numpy as np
 
 from .._checks import takes_two
 from ..densities import Backend, Density, ask
+from ..rows import Identity
 from ..status import QpathsError, QpathsTypeError
 from .distributions import Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
@@ -68,10 +69,14 @@ class _Bound:
 
     def __init__(self, prior: "Prior", method: str, *arguments: Any):
         self.prior, self.method, self.arguments = prior, method, arguments
-        self._identity = (prior.identity, method, *map(id, arguments))
+        objects = *prior.parts.values(), *arguments
+        self._identity = Identity(objects, *prior.parts, method, is_leaf=lambda part: part is not objects)
 
     def __call__(self, *values: Any) -> Any:
         return getattr(self.prior, self.method)(*self.arguments, *values)
+
+    def __reduce__(self) -> Any:
+        return _Bound, (self.prior, self.method, *self.arguments)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Bound) and self._identity == other._identity
@@ -93,7 +98,6 @@ class Prior:
                 f"got {parts!r}."
             )
         self.parts = dict(parts)
-        self.identity = tuple((name, id(part)) for name, part in self.parts.items())
         direct = {name: part for name, part in self.parts.items() if is_distribution(part)}
         numpy_ones = [name for name, part in direct.items() if is_scipy(part)]
         if numpy_ones and len(numpy_ones) < len(direct):

@@ -22,6 +22,7 @@ from .faults import faults_of_call as faults_of_call
 from .faults import rejecting as rejecting
 from .host import HostDensities as HostDensities
 from .host import clear_cache as clear_cache
+from .identity import Identity as Identity
 from .layout import Layout as Layout
 from .layout import any_numpy as any_numpy
 from .layout import describe as describe

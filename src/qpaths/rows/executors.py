@@ -67,7 +67,7 @@ class Model:
         return found
 
 
-class Spread:
+class OverWorkers:
     """Evaluates chunks of rows over some workers."""
 
     def __init__(self, workers: Workers):
@@ -164,10 +164,10 @@ def _timed(function: Callable[[np.ndarray], Any], rows: np.ndarray) -> tuple[Any
     return found, time.perf_counter() - begun
 
 
-_current: contextvars.ContextVar[Spread | None] = contextvars.ContextVar("qpaths_spread", default=None)
+_current: contextvars.ContextVar[OverWorkers | None] = contextvars.ContextVar("qpaths_spread", default=None)
 
 
-def spread_of_call() -> Spread | None:
+def spread_of_call() -> OverWorkers | None:
     """How the current call spreads its evaluations; None where it does them here."""
     return _current.get()
 
@@ -178,7 +178,7 @@ def spread_over(executor: Any) -> Iterator[None]:
     if executor is None:
         yield
         return
-    spread = Spread(Workers(executor))
+    spread = OverWorkers(Workers(executor))
     token = _current.set(spread)
     try:
         yield

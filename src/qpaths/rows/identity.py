@@ -1,5 +1,6 @@
 """When two trees are the same for what was made from one of them."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -14,10 +15,11 @@ class Identity:
     Args:
         parts: The tree; a tuple.
         *detail: What else has to be equal.
+        is_leaf: As in `jax.tree.flatten`, for parts that have to be the same objects.
     """
 
-    def __init__(self, parts: tuple[Any, ...], *detail: Any):
-        leaves, structure = jax.tree.flatten(parts)
+    def __init__(self, parts: tuple[Any, ...], *detail: Any, is_leaf: Callable[[Any], bool] | None = None):
+        leaves, structure = jax.tree.flatten(parts, is_leaf)
         try:
             self._hash = hash((structure, detail, *map(id, leaves)))
         except TypeError:

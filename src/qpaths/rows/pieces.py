@@ -97,7 +97,7 @@ def in_pieces(
         size: The most rows of a piece, or the sizes of all pieces. `AtMost` makes a piece in halves for which there is
             no memory; then `where` is here.
         where: Python (`here`), a loop of a compiled program (`COMPILED`), devices (`OnDevices`), or workers
-            (`Spread.each`).
+            (`OverWorkers.each`).
         is_filled: Whether the last piece is filled up with the last row, so that all have a shape that is compiled
             already. What comes of these rows is left out again.
         join: Makes one of what came of all pieces.
