@@ -137,7 +137,7 @@ def test_without_moves_at_the_end_nothing_is_evaluated_there(world, key, monkeyp
     algorithm = qp.SMC(16, qp.LinearSchedule(3), WALK, moves_last=False)
     path = qp.GeometricPath(BASE, target)
     if world == "stepped":
-        monkeypatch.setattr("qpaths.evaluation.worlds.on_cpu", lambda: False)
+        monkeypatch.setattr("qpaths.rows.worlds.on_cpu", lambda: False)
 
     def run(algorithm):
         compiled = jax.jit(algorithm.run) if world == "compiled" else algorithm.run
