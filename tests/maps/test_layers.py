@@ -114,14 +114,14 @@ def test_products_without_the_zeros_of_a_large_factor():
     at = layer.forward(noise)
     np.testing.assert_allclose(at.points, layer.center + noise @ factor.T, rtol=1e-10)
     np.testing.assert_allclose(layer.inverse(at.points).noise, noise, atol=1e-10)
-    slopes = rng.standard_normal((2, 6, dimension))
+    slopes = rng.standard_normal((6, dimension))
     np.testing.assert_allclose(layer.pull_back(at, slopes), slopes @ factor, atol=1e-12)
     np.testing.assert_allclose(layer.push_forward(at, slopes @ factor), slopes, atol=1e-10)
 
 
 @MAPS
 def test_gradients_against_jax(make):
-    """Of a density of the noise by the points, and of densities of the points by the noise."""
+    """Of a density of the noise by the points, and of a density of the points by the noise."""
     fitted = make()
     noise = 1.5 * np.random.default_rng(5).standard_normal((6, DIMENSION))
     points = fitted.forward(noise).points
@@ -134,15 +134,13 @@ def test_gradients_against_jax(make):
     for at in (fitted.forward(noise), fitted.inverse(points)):
         np.testing.assert_allclose(fitted.push_forward(at, np.cos(noise)), wanted, rtol=1e-9, atol=1e-9)
 
-    def of_noise(row, function):
+    def of_noise(row):
         at = fitted.forward(row[None])
-        return jnp.sum(function(at.points[0])) + fitted.log_volume(at)[0]
+        return jnp.sum(jnp.sin(at.points[0])) + fitted.log_volume(at)[0]
 
-    gradients = [jax.jit(jax.vmap(jax.grad(lambda row, f=f: of_noise(row, f)))) for f in (jnp.sin, jnp.cos)]
-    wanted = np.array([gradient(jnp.asarray(noise)) for gradient in gradients])
+    wanted = jax.jit(jax.vmap(jax.grad(of_noise)))(jnp.asarray(noise))
     for at in (fitted.forward(noise), fitted.inverse(points)):
-        found = fitted.pull_back(at, np.array([np.cos(points), -np.sin(points)]))
-        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(fitted.pull_back(at, np.cos(points)), wanted, rtol=1e-9, atol=1e-9)
 
 
 @MAPS

@@ -1,17 +1,13 @@
 """The contract of a layer, and chains of layers: noise becomes points, and points become noise."""
 
 import abc
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Float
 
 from .._modules import Module
-from .._types import AnyArray, Rows, Vector
+from .._types import Rows, Vector
 from ..arrays import namespace
-
-Slopes: TypeAlias = Float[AnyArray, "*k n d"]
-"""Gradients at rows, of one function or of several."""
 
 
 class At(NamedTuple):
@@ -25,8 +21,7 @@ class At(NamedTuple):
 class AbstractLayer(Module):
     """A map from noise to points, rows of equal length.
 
-    `forward` and `inverse` return where they are. The other methods take that, and solve nothing again. Slopes have the
-    shape of the points, or more axes in front for several functions at once.
+    `forward` and `inverse` return where they are. The other methods take that, and solve nothing again.
     """
 
     @property
@@ -52,12 +47,12 @@ class AbstractLayer(Module):
         """Return the log determinant of the derivative of points by noise: one number for each row, or for all."""
 
     @abc.abstractmethod
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
-        """Return the gradients by the noise of `h(points) + log_volume` from the gradients of each h."""
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
+        """Return the gradient by the noise of `h(points) + log_volume` from that of h."""
 
     @abc.abstractmethod
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
-        """Return the gradients by the points of `h(noise) - log_volume` from the gradients of each h."""
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
+        """Return the gradient by the points of `h(noise) - log_volume` from that of h."""
 
 
 class Chain(AbstractLayer):
@@ -99,12 +94,12 @@ class Chain(AbstractLayer):
         total = sum((layer.log_volume(own) for layer, own in zip(self.layers, at.work, strict=True)), 0.0)
         return xp.broadcast_to(xp.asarray(total), at.noise.shape[:1])
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         for layer, own in zip(reversed(self.layers), reversed(at.work), strict=True):
             slopes = layer.pull_back(own, slopes)
         return slopes
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         for layer, own in zip(self.layers, at.work, strict=True):
             slopes = layer.push_forward(own, slopes)
         return slopes
@@ -132,10 +127,10 @@ class Inverse(AbstractLayer):
     def log_volume(self, at: At) -> Any:
         return -self.layer.log_volume(at.work)
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         return self.layer.push_forward(at.work, slopes)
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         return self.layer.pull_back(at.work, slopes)
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from .._modules import Module
 from .._types import AnyArray, FloatArray, Rows
 from ..arrays import namespace
-from .base import AbstractLayer, At, Slopes
+from .base import AbstractLayer, At
 from .features import AbstractFeatures
 
 
@@ -116,7 +116,7 @@ class Conditional(AbstractLayer):
     def log_volume(self, at: At) -> Any:
         return namespace(at.work.law.log_scales).sum(at.work.law.log_scales, axis=-1)
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         """Solve `(d noise / d points)' a = slopes` block by block from the last."""
         xp = namespace(at.points, slopes)
         scales = xp.broadcast_to(xp.exp(at.work.law.log_scales), at.points.shape)
@@ -131,7 +131,7 @@ class Conditional(AbstractLayer):
             solved = _put(solved, own, scales[:, own] * rest)
         return solved
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         whole = slice(0, self.dimension)
         pulled = slopes * namespace(slopes).exp(-at.work.law.log_scales)
         return pulled - self._back(at, pulled, slopes * at.noise + 1.0, whole, whole)

@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 
 from .._types import AnyArray, Rows
 from ..arrays import namespace
-from .base import AbstractLayer, At, Slopes
+from .base import AbstractLayer, At
 
 _BLOCK = 128
 """Rows of a triangular matrix that are multiplied at once. The zeros beyond them are left out."""
@@ -37,10 +37,10 @@ class Scale(AbstractLayer):
         xp = namespace(self.scale)
         return xp.sum(xp.log(self.scale))
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         return slopes * self.scale
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         return slopes / self.scale
 
 
@@ -62,10 +62,10 @@ class Permute(AbstractLayer):
     def log_volume(self, at: At) -> Any:
         return 0.0
 
-    def pull_back(self, at: At | None, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At | None, slopes: Rows) -> Rows:
         return slopes[..., self.order]
 
-    def push_forward(self, at: At | None, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At | None, slopes: Rows) -> Rows:
         return slopes[..., namespace(self.order).argsort(self.order)]
 
 
@@ -87,10 +87,10 @@ class Rotate(AbstractLayer):
     def log_volume(self, at: At) -> Any:
         return 0.0
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         return slopes @ self.rotation
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         return slopes @ self.rotation.T
 
 
@@ -126,10 +126,10 @@ class Triangular(AbstractLayer):
         xp = namespace(self.factor)
         return xp.sum(xp.log(xp.diagonal(self.factor)))
 
-    def pull_back(self, at: At, slopes: Slopes) -> Slopes:
+    def pull_back(self, at: At, slopes: Rows) -> Rows:
         return _times_upper(slopes, self.factor)
 
-    def push_forward(self, at: At, slopes: Slopes) -> Slopes:
+    def push_forward(self, at: At, slopes: Rows) -> Rows:
         return _times_upper(slopes, self.inverse_factor)
 
 
@@ -144,7 +144,7 @@ def _times_lower(rows: Rows, factor: AnyArray) -> Rows:
     return product
 
 
-def _times_upper(rows: Slopes, factor: AnyArray) -> Slopes:
+def _times_upper(rows: Rows, factor: AnyArray) -> Rows:
     """Return `rows @ factor`; on the host without the zeros of the factor."""
     if namespace(rows, factor) is not np or factor.shape[0] <= _BLOCK:
         return rows @ factor

@@ -5,12 +5,13 @@ z has the distribution for which x has that of the path. Kernels and the loop do
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import jax
 
 from .._types import Point, Rows, Vector
-from ..arrays import namespace, quiet
+from ..arrays import quiet
 from ..densities import DensityLike
 from ..maps import Chain
 from ..rows import Layout, PlainDensities
@@ -77,22 +78,27 @@ class MappedDensities(PlainDensities):
         self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool
     ) -> list[tuple[Vector, Rows | None]]:
         densities = {name: _in_noise(density) for name, density in densities.items()}
-        return super().at(densities, positions, with_slopes=with_slopes)
+        found = super().at(densities, positions, with_slopes=with_slopes)
+        return [(value, slope() if callable(slope) else slope) for value, slope in found]
 
     def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
         return self.map.inverse(self.inner._drawn(density, stream, num)).noise
 
     def _evaluated(
         self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
-    ) -> list[tuple[Vector, Rows | None]]:
+    ) -> list[tuple[Vector, Any]]:
+        """Return log densities of the noise, each with a function that brings its gradients there."""
         at = self.map.forward(positions)
         found = self.inner._evaluated(densities, at.points, with_slopes)
         log_volume = self.map.log_volume(at)
-        values = [(value + log_volume).astype(value.dtype) for value, _ in found]
-        if not with_slopes:
-            return [(value, None) for value in values]
-        slopes = self.map.pull_back(at, namespace(positions).stack([slope for _, slope in found]))
-        return [(value, slope.astype(positions.dtype)) for value, slope in zip(values, slopes, strict=True)]
+
+        def pulled(slope: Rows) -> Callable[[], Rows]:
+            return lambda: self.map.pull_back(at, slope).astype(positions.dtype)
+
+        return [
+            ((value + log_volume).astype(value.dtype), None if slope is None else pulled(slope))
+            for value, slope in found
+        ]
 
     def in_points(self, positions: Rows, score: Rows | None) -> tuple[Rows, Rows | None]:
         at = self.map.forward(positions)

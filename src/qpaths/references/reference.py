@@ -21,6 +21,8 @@ _FARTHEST = 7.0
 """Size of the noise beyond which NaN is not the fault of a density."""
 _MOST_ROUNDED = 0.1
 """Error of the noise of a draw, relative to its size, beyond which it is lost."""
+_NEGLIGIBLE = 1e-30
+"""Share of the base in the density below which its gradient does not count."""
 _NUM_PROBED, _NUM_CLIMBED = 512, 16
 """Points at which the target is compared with a reference, and from how many of them another ascent starts."""
 
@@ -42,9 +44,11 @@ class Reference(Module, DerivedDensity):
     is_mapped: bool = eqx.field(static=True, default=False)
 
     @quiet()
-    def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
+    def given_inner(
+        self, positions: Rows, log_inner: Vector, inner_slope: Rows | Callable[[], Rows] | None
+    ) -> tuple[Vector, Rows | None]:
         if self.share == 1:
-            return log_inner, inner_slope
+            return log_inner, inner_slope() if callable(inner_slope) else inner_slope
         xp = namespace(positions, log_inner)
         if inner_slope is None:
             found = [(component.log_prob(positions), None) for component in self.components]
@@ -57,9 +61,12 @@ class Reference(Module, DerivedDensity):
         if inner_slope is None:
             return value, None
         parts = xp.exp(logs - value[:, None])
-        slopes = zip(parts.T[:, :, None], [*(own for _, own in found), inner_slope], strict=True)
+        slopes = [own for _, own in found]
+        if xp is not np or (parts[:, -1] > _NEGLIGIBLE).any():
+            slopes.append(inner_slope() if callable(inner_slope) else inner_slope)
         # Where a part has no mass its slope means nothing.
-        return value, sum(xp.where(part > 0, part * own, 0.0) for part, own in slopes)
+        each = zip(parts.T[:, :, None], slopes, strict=False)
+        return value, sum(xp.where(part > 0, part * own, 0.0) for part, own in each)
 
     @property
     def in_noise(self) -> "Reference":

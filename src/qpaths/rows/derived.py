@@ -18,8 +18,13 @@ class DerivedDensity(abc.ABC):
     inner: DensityLike
 
     @abc.abstractmethod
-    def given_inner(self, positions: Rows, log_inner: Vector, inner_slope: Rows | None) -> tuple[Vector, Rows | None]:
-        """Return the log density at rows and its gradient, from those of `inner`."""
+    def given_inner(
+        self, positions: Rows, log_inner: Vector, inner_slope: Rows | Callable[[], Rows] | None
+    ) -> tuple[Vector, Rows | None]:
+        """Return the log density at rows and its gradient, from those of `inner`.
+
+        The gradient of `inner` may be a function, which need not be called where that gradient does not count.
+        """
 
     @abc.abstractmethod
     def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
