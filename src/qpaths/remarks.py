@@ -78,7 +78,7 @@ class Refusal(enum.StrEnum):
     UNSTABLE = "draws from there are lost in rounding errors of its map"
 
 
-class Check(enum.StrEnum):
+class Confirmation(enum.StrEnum):
     """Whether a run from the base confirmed the mass that ascents found."""
 
     CONFIRMED = "a short run from the base found no other mode"

@@ -248,7 +248,7 @@ class BoundsResult(eqx.Module):
 
 REMARKS = (
     *(Verdict, remarks.Remark, *remarks.Kind.__subclasses__()),
-    *(remarks.Check, remarks.Refusal, remarks.Shape, remarks.Source),
+    *(remarks.Confirmation, remarks.Refusal, remarks.Shape, remarks.Source),
 )
 """Classes of what is said about a run, for files."""
 _CODEC = Codec((Result, BoundsResult, Cost, *REMARKS), opens=True)

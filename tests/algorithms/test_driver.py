@@ -262,7 +262,7 @@ def test_states_of_another_version_or_precision_are_refused(finished, file):
     file.write_bytes(finished)
     algorithm, path = CASES["fixed"]
     state = algorithm.begin(path, key=KEY)[1]
-    checkpoint = driver.file_of(algorithm, path, KEY, file)
+    checkpoint = driver.checkpoint_of(algorithm, path, KEY, file)
     stored = checkpoint.read()["state"]
     with pytest.raises(ValueError, match=r"another version of qpaths, whose runs held other numbers \(params\)"):
         checkpoint.filled(state._replace(params=None), stored)
@@ -279,7 +279,7 @@ def test_a_fault_raises_and_leaves_the_last_good_stage(file):
     for _ in range(2):
         with pytest.raises(FloatingPointError, match=r"`target.log_prob` is nan at stage 1 \(beta = 0.333333\)"):
             quiet(FIXED, path, checkpoint=file)
-        stored = driver.file_of(FIXED, path, KEY, file).read()
+        stored = driver.checkpoint_of(FIXED, path, KEY, file).read()
         assert int(stored["state"]["fault/status"]) == qp.Status.OK
 
 

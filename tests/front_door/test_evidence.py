@@ -25,7 +25,7 @@ from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import SCORES_COST, Limits
 from qpaths.numerics import log_mean_exp
-from qpaths.remarks import Check, Finding, Level, Note, Stop, Verdict
+from qpaths.remarks import Confirmation, Finding, Level, Note, Stop, Verdict
 from qpaths.results import Status
 from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of
 from qpaths.standard_errors import ErrorParts
@@ -150,7 +150,7 @@ def test_target_40_standard_deviations_away_is_found_by_climbing():
     found = qp.evidence(BASE, far, key=jax.random.key(0), budget=20_000)
     error = abs(float(found.log_evidence) - float(jnp.log(2 * jnp.pi)))
     assert error < 4 * float(found.log_evidence_se) < 0.1
-    assert Check.TOO_FAR in [note.check for note in found.verdict.chosen if note.kind is Note.CHECKED]
+    assert Confirmation.TOO_FAR in [note.check for note in found.verdict.chosen if note.kind is Note.CHECKED]
 
 
 def test_target_40_standard_deviations_away_has_an_honest_standard_error_from_the_base():

@@ -27,7 +27,7 @@ from qpaths.models import (
     posterior_path,
     simulate,
 )
-from qpaths.models.batches import in_batches
+from qpaths.models.evaluate import _in_batches
 from qpaths.rows import evaluator_of
 from qpaths.testing.wrong import NoRejection
 
@@ -291,11 +291,11 @@ def test_a_device_without_memory_gets_smaller_batches():
         return 2 * x
 
     with pytest.warns(UserWarning, match="no memory for that many observations at once: 3 from now on"):
-        doubled = in_batches(run, (jnp.arange(7.0),), 6)
+        doubled = _in_batches(run, (jnp.arange(7.0),), 6)
     np.testing.assert_array_equal(doubled, 2 * jnp.arange(7.0))
     assert calls == [6, 3, 3, 3]
     with pytest.raises(jax.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
-        in_batches(lambda x: run(jnp.zeros(9)), (jnp.arange(7.0),), 1)
+        _in_batches(lambda x: run(jnp.zeros(9)), (jnp.arange(7.0),), 1)
 
 
 def test_errors_in_words(model, data, key):

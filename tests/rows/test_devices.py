@@ -18,7 +18,7 @@ from qpaths.arrays import HostStream
 from qpaths.cost import Cost
 from qpaths.kernels import AbstractKernel
 from qpaths.kernels.base import Info
-from qpaths.rows import Spread, evaluator_of
+from qpaths.rows import ShardedRows, evaluator_of
 
 WORKER = Path(__file__).with_name("worker.py")
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
@@ -170,7 +170,7 @@ def test_devices_where_they_cannot_be(key):
 
 def test_a_spread_array_is_an_array_for_numpy():
     rows = np.arange(12.0).reshape(4, 3)
-    spread = Spread.of(rows, tuple(jax.devices()[:1]))
+    spread = ShardedRows.of(rows, tuple(jax.devices()[:1]))
     assert (spread.shape, spread.ndim, spread.dtype) == ((4, 3), 2, np.dtype(float))
     np.testing.assert_array_equal(np.mean(spread, axis=0), rows.mean(axis=0))
     np.testing.assert_array_equal(spread[..., 1:], rows[..., 1:])

@@ -25,7 +25,7 @@ jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
 from qpaths.models import evaluate_lower  # noqa: E402
-from qpaths.rows import Spread, taken  # noqa: E402
+from qpaths.rows import ShardedRows, taken  # noqa: E402
 
 KEY = jax.random.key(1)
 BASE = qp.MultivariateNormal(jnp.zeros(2), 9 * jnp.eye(2))
@@ -72,13 +72,13 @@ def check_rows(devices):
     rng = np.random.default_rng(0)
     rows, other = rng.normal(size=(48, 3)), rng.integers(100, size=48)
     weights = rng.dirichlet(np.ones(48))
-    spread = {"a": Spread.of(rows, devices), "b": Spread.of(other, devices), "host": rows}
+    spread = {"a": ShardedRows.of(rows, devices), "b": ShardedRows.of(other, devices), "host": rows}
     for numbers in (np.arange(48)[::-1], np.full(24, 47), np.sort(rng.integers(48, size=96)), rng.permutation(48)):
         found = taken(spread, numbers)
         np.testing.assert_array_equal(found["a"], rows[numbers])
         np.testing.assert_array_equal(found["b"], other[numbers])
         np.testing.assert_array_equal(found["host"], rows[numbers])
-        assert isinstance(found["a"], Spread)
+        assert isinstance(found["a"], ShardedRows)
         assert found["a"].devices == devices
     for index in (5, slice(1), np.array([47, 0, 13, 13])):
         np.testing.assert_array_equal(spread["a"][index], rows[index])

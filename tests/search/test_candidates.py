@@ -14,7 +14,7 @@ from qpaths.maps import Conditional, Rotate, Triangular
 from qpaths.references.modulated import Design
 from qpaths.remarks import Finding, Refusal, Shape
 from qpaths.rows import evaluator_of
-from qpaths.search.choices import Check, Source
+from qpaths.search.choices import Confirmation, Source
 from qpaths.search.fits import NUM_OF_BASE, drivers_of, map_of_base
 from qpaths.search.start import choose_start
 from qpaths.search.weighted import weighted_fit
@@ -39,7 +39,7 @@ def test_normal_posterior_in_150_dimensions():
     scales = jnp.geomspace(1e-3, 1.0, 150)
     choice = choose(lambda x: jnp.sum(norm.logpdf(x, 0.5, scales)), 150, num=100)
     assert choice.used.source is Source.ASCENTS
-    assert choice.check is Check.TOO_FAR
+    assert choice.check is Confirmation.TOO_FAR
     value, error = choice.pilot.mass
     assert abs(value) < 3 * error < 0.3
     assert choice.cost.total < 30_000
@@ -226,7 +226,7 @@ def two_modes(x):
 
 def test_two_modes_become_two_components():
     choice = choose(two_modes, 3, 3.0)
-    assert choice.check is Check.CONFIRMED
+    assert choice.check is Confirmation.CONFIRMED
     np.testing.assert_allclose(choice.path.base.shares, [0.7, 0.3], atol=0.01)
     value, error = choice.pilot.mass
     assert abs(value) < 4 * error < 0.2

@@ -9,7 +9,7 @@ from scipy.io import savemat
 from typer.testing import CliRunner
 
 from qpaths.cli import app
-from qpaths.models import VAE, chains
+from qpaths.models import VAE, evaluate
 from qpaths.models import omniglot as data
 from qpaths_paper.experiments import omniglot_ais, omniglot_bdmc
 from qpaths_paper.harness.errors import UserError
@@ -54,7 +54,7 @@ def test_forward_chains_are_those_of_both_directions(column, weights):
 def test_a_run_goes_on_where_the_device_has_no_memory(weights, monkeypatch):
     settings = {**SETTINGS, "model": weights, "column": "released"}
     wanted = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
-    run = chains._run_chains
+    run = evaluate._run_chains
 
     def on_a_small_device(path_of, kernel, fitted, chunk_size, betas, num_steps, x, *arrays):
         """A device that has room for three images."""
@@ -62,7 +62,7 @@ def test_a_run_goes_on_where_the_device_has_no_memory(weights, monkeypatch):
             raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: out of memory")
         return run(path_of, kernel, fitted, chunk_size, betas, num_steps, x, *arrays)
 
-    monkeypatch.setattr(chains, "_run_chains", on_a_small_device)
+    monkeypatch.setattr(evaluate, "_run_chains", on_a_small_device)
     with pytest.warns(UserWarning, match="no memory for that many observations at once: 3 from now on"):
         found = omniglot_bdmc.EXPERIMENT.run_one(settings, 0)
     assert found["gaps"] == wanted["gaps"]

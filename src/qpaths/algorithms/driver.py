@@ -74,7 +74,7 @@ def drive(
         raise TypeError(
             f"`drive` steps algorithms such as AIS and SMC, got {type(algorithm).__name__}: call its `run`."
         )
-    file = file_of(algorithm, path, key, checkpoint)
+    file = checkpoint_of(algorithm, path, key, checkpoint)
     stored = file.read()
     if stored is None:
         annealing, state = algorithm.begin(path, key=key)
@@ -85,7 +85,9 @@ def drive(
     return _go_on(algorithm, annealing, run, file, progress)
 
 
-def file_of(algorithm: Any, path: AbstractPath[Any], key: PRNGKey, name: str | os.PathLike[str] | None) -> Checkpoint:
+def checkpoint_of(
+    algorithm: Any, path: AbstractPath[Any], key: PRNGKey, name: str | os.PathLike[str] | None
+) -> Checkpoint:
     """Return the file of a run, which knows everything that determines its numbers.
 
     What a plain function closes over cannot be compared here; `_begin_again` compares its values instead.

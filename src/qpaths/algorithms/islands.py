@@ -63,7 +63,7 @@ class Islands(NamedTuple):
         num = relative.size
         # The median: a single run may report far too much, and all have the same error.
         within = float(np.sqrt(np.median(np.square(self.log_evidence_se)) * np.sum(np.square(relative)))) / num
-        implied = math.log1p(math.expm1(min(self.spread**2, _MOST_VARIANCE)) / num) ** 0.5
+        implied = math.log1p(math.expm1(min(self.deviation**2, _MOST_VARIANCE)) / num) ** 0.5
         between = few_replicas(num) * max(float(np.std(relative, ddof=1)) / num**0.5, implied)
         return ErrorParts(within, between, self.missing, self.unseen, self.lag[0])
 
@@ -79,7 +79,7 @@ class Islands(NamedTuple):
         return float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
 
     @property
-    def spread(self) -> float:
+    def deviation(self) -> float:
         """Standard deviation of the runs' log evidences, of those that found any mass."""
         found = self.log_evidence[np.isfinite(self.log_evidence)]
         return float(np.std(found, ddof=1)) if found.size > 1 else 0.0

@@ -15,7 +15,7 @@ from .._types import Rows
 from ..arrays import TracedRows, TracedStream
 from ..kernels import AbstractKernel
 from ..kernels.base import Info
-from ..rows import Evaluator, OnDevices, Particles, Spread, evaluator_of, gathered, in_pieces, portable
+from ..rows import Evaluator, OnDevices, Particles, ShardedRows, evaluator_of, gathered, in_pieces, portable
 
 
 def evaluated(
@@ -26,7 +26,7 @@ def evaluated(
     chunk_size: int | None,
 ) -> Particles:
     """Particles at the given positions, which every process has, with all that the kernel needs of them."""
-    rows = Spread.of(positions, devices, jax.dtypes.canonicalize_dtype(evaluator.layout.dtype))
+    rows = ShardedRows.of(positions, devices, jax.dtypes.canonicalize_dtype(evaluator.layout.dtype))
     work, shared = _Evaluate(kernel.with_slopes), portable(evaluator.path, rows.dtype)
     return _on_both(in_pieces(work, rows.array, chunk_size, OnDevices(devices, shared)))
 
@@ -52,20 +52,20 @@ def moved(
         is_real = np.issubdtype(np.result_type(leaf), np.floating)
         return np.asarray(leaf, dtype) if is_real else np.asarray(leaf)
 
-    rows = jax.tree.map(lambda leaf: leaf.array if isinstance(leaf, Spread) else leaf, particles)
-    features = jax.tree.map(lambda leaf: Spread.of(leaf, devices, dtype).array, particles.features)
+    rows = jax.tree.map(lambda leaf: leaf.array if isinstance(leaf, ShardedRows) else leaf, particles)
+    features = jax.tree.map(lambda leaf: ShardedRows.of(leaf, devices, dtype).array, particles.features)
     params = jax.tree.map(cast, params)
     shared = portable((evaluator.path, kernel), dtype), cast(beta), stream.key_data(), params
     work = _Move(chain_length)
     found, info = in_pieces(work, rows._replace(features=features), chunk_size, OnDevices(devices, shared))
     acceptance, accepted, invalid = gathered(info[:3])
-    return _on_both(found), Info(acceptance, accepted, invalid, Spread(info.proposal))
+    return _on_both(found), Info(acceptance, accepted, invalid, ShardedRows(info.proposal))
 
 
 def _on_both(particles: Particles) -> Particles:
     """Features on the host in 64 bits, as everything there, and the rest on the devices."""
     features = jax.tree.map(lambda leaf: np.asarray(leaf, float), gathered(particles.features))
-    rest = jax.tree.map(Spread, particles._replace(features=None))
+    rest = jax.tree.map(ShardedRows, particles._replace(features=None))
     return rest._replace(features=features)
 
 

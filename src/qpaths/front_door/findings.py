@@ -43,7 +43,7 @@ def _of_islands(islands: Islands) -> list[Remark]:
     if lost:
         return [Finding.LOST_ISLANDS(num=lost, total=int(islands.log_evidence.size))]
     found = [Finding.DISAGREEMENT()] if islands.disagreement > _DISAGREEMENT else []
-    return found + ([Finding.SPREAD(spread=islands.spread)] if islands.spread > _MOST_ERROR else [])
+    return found + ([Finding.SPREAD(spread=islands.deviation)] if islands.deviation > _MOST_ERROR else [])
 
 
 def _of_answer(islands: Islands, parts: ErrorParts) -> list[Remark]:

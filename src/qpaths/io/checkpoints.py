@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..arrays import namespace
-from ..rows.devices import Spread
+from ..rows.devices import ShardedRows
 from .codec import Codec
 from .storage import read, write
 
@@ -57,7 +57,7 @@ class Checkpoint:
         """Replace the file. One process of a cluster writes for all."""
         if self.path is None:
             return
-        is_shared = any(isinstance(leaf, Spread) for leaf in jax.tree.leaves(state))
+        is_shared = any(isinstance(leaf, ShardedRows) for leaf in jax.tree.leaves(state))
         if is_shared and jax.process_index() > 0:
             self.codec.encode(state)  # takes part in fetching rows from the devices
         else:
@@ -100,7 +100,7 @@ class Checkpoint:
                 )
         xp = namespace(template)
         leaves = [
-            leaf.like(arrays[part]) if isinstance(leaf, Spread) else xp.asarray(arrays[part])
+            leaf.like(arrays[part]) if isinstance(leaf, ShardedRows) else xp.asarray(arrays[part])
             for part, leaf in wanted.items()
         ]
         return jax.tree.unflatten(jax.tree.structure(template), leaves)

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from .._types import AnyArray, RealLike, Rows, Vector
 from ..arrays import namespace, quiet, softmax
 from ..numerics import log_ess
-from ..rows import Evaluator, Particles, Spread
+from ..rows import Evaluator, Particles, ShardedRows
 
 
 class Info(NamedTuple):
@@ -139,7 +139,7 @@ def weighted_moments(cloud: Cloud) -> tuple[Float[AnyArray, " d"], Float[AnyArra
     positions, log_weights = cloud.positions, cloud.log_weights
     xp = namespace(positions)
     weights = softmax(log_weights)
-    if isinstance(positions, Spread):
+    if isinstance(positions, ShardedRows):
         mean, covariance = positions.moments(weights)
     else:
         mean = weights @ positions

@@ -1,23 +1,51 @@
-"""Many observations at once: bounds on log p(x) for each."""
+"""Bounds on log p(x) for many observations at once: chains of all of them in one program, in batches, on devices.
+
+One compiled program serves all values of q and all schedules: the path, the betas, the number of steps and the
+parameters of the kernel are arguments, and no shape depends on them. What remains fixed is the model, the number of
+observations, chains and directions, and the number of leapfrog steps.
+"""
 
 import dataclasses
+import datetime
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax import Array
 
-from .._types import Point, PRNGKey
+from .._types import AnyArray, Point, PRNGKey
 from ..algorithms import AIS, BDMC
+from ..algorithms.replicates import at_bases, at_targets, run_many
+from ..annealing import State
+from ..kernels import AbstractKernel
+from ..kernels.frozen import shared
 from ..paths import AbstractPath
-from ..rows import Devices, as_devices, layout_of, num_of, piece_of, portable, ran_out
-from .batches import in_batches, on_devices, size_of
+from ..progress import Clock, display
+from ..rows import (
+    AtMost,
+    Devices,
+    OnDevices,
+    ShardedRows,
+    as_devices,
+    gathered,
+    in_pieces,
+    layout_of,
+    num_of,
+    piece_of,
+    portable,
+    ran_out,
+)
+from ..schedules import padded
 from .bounds import DecoderBounds
-from .chains import Chains
 from .networks import check_rows
 from .posterior import DecoderProblem
 from .released import ReleasedProtocol
+
+_CELLS = 16
+"""Batches on several devices are at most this share of all, so that the numbers do not depend on how many there are."""
 
 PathOf = Callable[[Point], AbstractPath[Any]]
 """Makes the path of one observation: a `DecoderProblem`, what `tune` returns for one, or any function."""
@@ -80,30 +108,30 @@ class Evaluation:
                 and all get all bounds.
         """
         run, arrays = self._checked(x, latents, key)
-        chains, shared_by = Chains.of(self.path_of, self.algorithm), as_devices(devices)
+        chains, shared_by = _Chains.of(self.path_of, self.algorithm), as_devices(devices)
         if shared_by is None:
-            return in_batches(lambda *arrays: run(chains, *arrays), arrays, batch_size, progress)
+            return _in_batches(lambda *arrays: run(chains, *arrays), arrays, batch_size, progress)
         shared, rest = eqx.partition(chains, eqx.is_array)
         leaves, structure = jax.tree.flatten(rest)
         *observations, keys = arrays
         arrays = *observations, jax.random.key_data(keys)
         dtype = layout_of(chains.path_of(jax.tree.map(lambda leaf: leaf[0], x))).dtype
         work = _Work(run, tuple(leaves), structure)
-        return on_devices(work, portable(shared, dtype), arrays, batch_size, progress, shared_by)
+        return _over_devices(work, portable(shared, dtype), arrays, batch_size, progress, shared_by)
 
     def compile(self, x: Point, latents: Point | None = None, *, batch_size: int | None = None) -> None:
         """Compile the program that `run` will need for arrays of these shapes, so that its run can be timed."""
         run, arrays = self._checked(x, latents, jax.random.key(0))
-        chains = Chains.of(self.path_of, self.algorithm)._replace(num_steps=0)
-        first = piece_of(arrays, 0, size_of(num_of(arrays), batch_size))
+        chains = _Chains.of(self.path_of, self.algorithm)._replace(num_steps=0)
+        first = piece_of(arrays, 0, _size_of(num_of(arrays), batch_size))
         try:
             jax.block_until_ready(run(chains, *first))
         except jax.errors.JaxRuntimeError as error:
-            if not ran_out(error):  # for which `in_batches` knows an answer
+            if not ran_out(error):  # for which `_in_batches` knows an answer
                 raise
 
     def _checked(self, x: Point, latents: Point | None, key: PRNGKey) -> tuple[Callable[..., DecoderBounds], Any]:
-        """Return the method of `Chains` that runs, and its arrays; raise if they do not fit together."""
+        """Return the method of `_Chains` that runs, and its arrays; raise if they do not fit together."""
         name = type(self.algorithm).__name__
         if latents is None and not isinstance(self.algorithm, AIS | ReleasedProtocol):
             raise TypeError(
@@ -119,10 +147,10 @@ class Evaluation:
         num = num_of(x)
         keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(jnp.arange(num))
         if latents is None:
-            return Chains.forward, (x, keys)
+            return _Chains.forward, (x, keys)
         if num_of(latents) != num:
             raise ValueError(f"`latents` must be one for each of the {num} observations, got {num_of(latents)}.")
-        return Chains.both_ways, (x, latents, keys)
+        return _Chains.both_ways, (x, latents, keys)
 
 
 def evaluate_bounds(
@@ -207,3 +235,170 @@ def _decoder_of(path_of: Any) -> Any:
     while hasattr(path_of, "path_of"):
         path_of = path_of.path_of
     return path_of.decoder if isinstance(path_of, DecoderProblem) else None
+
+
+class _Chains(NamedTuple):
+    """Chains with the settings of an algorithm, whose kernel is fitted to each observation where it needs a fit.
+
+    `num_steps` is the length of the run; 0 compiles the program and makes no step.
+    """
+
+    path_of: Any
+    algorithm: AIS
+    num_steps: int
+
+    @staticmethod
+    def of(path_of: Any, algorithm: AIS | BDMC | ReleasedProtocol) -> "_Chains":
+        """The chains of an algorithm in full length."""
+        both = algorithm.both_ways if isinstance(algorithm, ReleasedProtocol) else algorithm
+        forward = both.forward if isinstance(both, BDMC) else both
+        return _Chains(path_of, forward, forward.betas.shape[0] - 1)
+
+    def forward(self, x: Point, keys: Array) -> DecoderBounds:
+        """Lower bounds alone."""
+        kernel, points, streams = self._start(x, keys)
+        log_weights, acceptance, status = self._run(kernel, x, [(points, streams, self.algorithm.betas)])
+        return DecoderBounds(log_weights[0], log_weights[0, :, :0], acceptance[0], status[0])
+
+    def both_ways(self, x: Point, latents: Point, keys: Array) -> DecoderBounds:
+        """Bounds from both sides; `latents` are exact draws from the posteriors.
+
+        The chains of both directions move together: a GPU does more with twice as many at once.
+        """
+        betas = self.algorithm.betas
+        kernel, points, streams = self._start(x, keys)
+        reverse = *at_targets(self.path_of, self.algorithm.num_chains, x, latents, keys), betas[::-1]
+        log_weights, acceptance, status = self._run(kernel, x, [(points, streams, betas), reverse])
+        return DecoderBounds(log_weights[0], log_weights[1], acceptance[0], status.max(axis=0))
+
+    def _start(self, x: Point, keys: Array) -> tuple[AbstractKernel[Any], Point, Any]:
+        """The kernel, fitted to each observation or shared by all, draws from the bases, and streams."""
+        algorithm = self.algorithm
+        to_fit = algorithm if algorithm.kernel.needs_fit else None
+        points, streams, kernel = at_bases(self.path_of, algorithm.num_chains, x, keys, to_fit)
+        return shared(algorithm.kernel) if to_fit is None else kernel, points, streams
+
+    def _run(self, kernel: Any, x: Point, directions: list[tuple[Point, Any, AnyArray]]) -> tuple[Array, ...]:
+        """The chains of each direction, from its points and streams along its betas."""
+        num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
+        padded_ways = [(points, streams, padded(betas)) for points, streams, betas in directions]
+        points, streams, betas = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded_ways)
+        log_weights, accepted, status = _run_chains(
+            self.path_of, kernel, fitted, self.algorithm.chunk_size, betas, num, x, points, streams
+        )
+        return log_weights, accepted / (self.algorithm.betas.size - 1), status
+
+
+def _acceptance(state: State, stats: dict[str, Any]) -> Any:
+    return stats["acceptance"]
+
+
+@eqx.filter_jit
+def _run_chains(
+    path_of: Any,
+    kernel: AbstractKernel[Any],
+    fitted: bool,
+    chunk_size: int | None,
+    betas: AnyArray,
+    num_steps: AnyArray,
+    x: Point,
+    points: Point,
+    streams: Any,
+) -> tuple[Array, ...]:
+    """Log weights, sums of the acceptance rates over the steps, and the status.
+
+    Betas, points and streams have a leading axis for the directions, points and streams then one for the observations.
+    """
+
+    def one_way(betas: AnyArray, points: Point, streams: Any) -> tuple[Any, ...]:
+        settings: Any = {"is_fitted": fitted, "chunk_size": chunk_size, "add": _acceptance, "keep": lambda state: ()}
+        end, sums, _ = run_many(path_of, kernel, betas, num_steps, x, points, streams, **settings)
+        return end.log_weights, sums[:, 0], end.fault.status
+
+    return jax.vmap(one_way)(betas, points, streams)
+
+
+def _size_of(num: int, batch_size: int | None) -> int:
+    size = num if batch_size is None else min(batch_size, num)
+    if size < 1:
+        raise ValueError(f"`batch_size` must be at least 1, got {batch_size}, for {num} observations.")
+    return size
+
+
+def _in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
+    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
+    return _shown(run, arrays, AtMost(_size_of(num_of(arrays), batch_size), "observations"), progress)
+
+
+def _over_devices(
+    work: Any, shared: Any, arrays: Any, batch_size: int | None, progress: bool, devices: tuple[Any, ...]
+) -> Any:
+    """`work(shared, _, _, arrays)` for batches of at most `batch_size` on each device, joined.
+
+    A process of a cluster works on its part of the observations without regard to the others, so that one which runs
+    out of memory can take smaller batches. In the end all of them have everything.
+    """
+    num = num_of(arrays)
+    size = min(_size_of(num, batch_size), -(-num // _CELLS))
+    own = tuple(device for device in devices if device.process_index == jax.process_index())
+    ends = _shares(-(-num // size), devices)
+    first, last = (min(end * size, num) for end in (ends[jax.process_index()], ends[jax.process_index() + 1]))
+    if last == first:
+        raise ValueError(
+            f"there must be a batch for each process, got {num} observations in batches of {size} for "
+            f"{jax.process_count()} processes: give a smaller `batch_size`, or start fewer processes."
+        )
+
+    def run(*arrays: Any) -> Any:
+        height = num_of(arrays) // len(own)
+        rows = jax.tree.map(lambda leaf: ShardedRows.of(leaf, own).array, arrays)
+        return gathered(in_pieces(work, rows, height, OnDevices(own, shared, cells=len(own))))
+
+    part = jax.tree.map(lambda leaf: np.asarray(leaf)[first:last], arrays)
+    return _from_all_processes(_shown(run, part, AtMost(size, "observations", times=len(own)), progress))
+
+
+def _shares(num_batches: int, devices: tuple[Any, ...]) -> list[int]:
+    """The batch with which each process begins, and the number of batches at the end: as many as it has devices."""
+    before = [sum(d.process_index < process for d in devices) for process in range(jax.process_count() + 1)]
+    return [num_batches * count // len(devices) for count in before]
+
+
+def _from_all_processes(tree: Any) -> Any:
+    """Rows of all processes, one after the other."""
+    if jax.process_count() == 1:
+        return tree
+    from jax.experimental.multihost_utils import process_allgather
+
+    nums = np.asarray(process_allgather(np.asarray(num_of(tree))))
+
+    def join(leaf: Any) -> Any:
+        filled = np.zeros((nums.max(), *leaf.shape[1:]), leaf.dtype)
+        filled[: len(leaf)] = leaf
+        everyone = np.asarray(process_allgather(filled))
+        return jnp.concatenate([part[:num] for part, num in zip(everyone, nums, strict=True)])
+
+    return jax.tree.map(join, tree)
+
+
+def _shown(run: Callable[..., Any], arrays: Any, at_once: AtMost, progress: bool) -> Any:
+    """`run(*arrays)` in batches, with a line that says how far it is."""
+    clock = Clock()
+    with display(progress) as show:
+
+        def observe(parts: list[Any], num_done: int, num: int) -> None:
+            left = clock.seconds_left((num - num_done) / (at_once.rows * at_once.times))
+            show(_line(parts, num_done, num, left), num_done / num)
+
+        return in_pieces(lambda part: run(*part), arrays, at_once, is_filled=True, observe=observe)
+
+
+def _line(done: list[Any], num_done: int, num: int, seconds_left: float | None) -> str:
+    """How far a run is, in a few words."""
+    line = f"{num_done} of {num} observations"
+    if isinstance(done[0], DecoderBounds):
+        parts = {"lower": jnp.concatenate([part.lower for part in done])[:num_done]}
+        if done[0].reverse.shape[1]:
+            parts["upper"] = jnp.concatenate([part.upper for part in done])[:num_done]
+        line += "".join(f", {name} {float(jnp.mean(values)):.3f}" for name, values in parts.items())
+    return line if seconds_left is None else f"{line}, {datetime.timedelta(seconds=round(seconds_left))} left"

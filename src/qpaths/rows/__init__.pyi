@@ -2,7 +2,7 @@ from .derived import DerivedDensity as DerivedDensity
 from .derived import inner_of as inner_of
 from .devices import Devices as Devices
 from .devices import OnDevices as OnDevices
-from .devices import Spread as Spread
+from .devices import ShardedRows as ShardedRows
 from .devices import as_devices as as_devices
 from .devices import check_shares as check_shares
 from .devices import gathered as gathered

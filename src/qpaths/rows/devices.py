@@ -230,21 +230,21 @@ def _joined(pieces: list[Any], *, devices: tuple[Any, ...]) -> Any:
     return mapped(on_device, devices, "r", "r")(pieces)
 
 
-class Spread:
+class ShardedRows:
     """An array whose rows lie on several devices, in order. NumPy's functions see all of them."""
 
     def __init__(self, array: jax.Array):
         self.array = array
 
     @staticmethod
-    def of(rows: np.ndarray, devices: tuple[Any, ...], dtype: Any = None) -> "Spread":
+    def of(rows: np.ndarray, devices: tuple[Any, ...], dtype: Any = None) -> "ShardedRows":
         """Rows that every process has, each put on its device."""
         rows = np.asarray(rows, dtype)
-        return Spread(jax.make_array_from_callback(rows.shape, sharding(devices, _AXIS), lambda part: rows[part]))
+        return ShardedRows(jax.make_array_from_callback(rows.shape, sharding(devices, _AXIS), lambda part: rows[part]))
 
-    def like(self, rows: np.ndarray) -> "Spread":
+    def like(self, rows: np.ndarray) -> "ShardedRows":
         """Other rows on the same devices."""
-        return Spread.of(rows, self.devices, self.dtype)
+        return ShardedRows.of(rows, self.devices, self.dtype)
 
     @property
     def devices(self) -> tuple[Any, ...]:
@@ -275,14 +275,14 @@ class Spread:
 
     def moments(self, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Mean and covariance of the rows with weights that sum to one."""
-        own = Spread.of(weights, self.devices, self.dtype).array
+        own = ShardedRows.of(weights, self.devices, self.dtype).array
         mean = total(_weighted_sum, None, (self.array, own), self.devices)
         return mean, total(_weighted_square, mean.astype(self.dtype), (self.array, own), self.devices)
 
 
 def on_host(rows: Any) -> Any:
     """All rows as a NumPy array where they are spread; anything else as it is."""
-    return np.asarray(rows) if isinstance(rows, Spread) else rows
+    return np.asarray(rows) if isinstance(rows, ShardedRows) else rows
 
 
 def _weighted_sum(shared: Any, rows: Any) -> Any:
@@ -317,12 +317,12 @@ def taken(tree: Any, numbers: Any) -> Any:
     Every process calls it with the same numbers. Only rows that are needed on another device travel, each once.
     """
     leaves, structure = jax.tree.flatten(tree)
-    spread = [leaf.array for leaf in leaves if isinstance(leaf, Spread)]
+    spread = [leaf.array for leaf in leaves if isinstance(leaf, ShardedRows)]
     if spread:
-        devices = next(leaf.devices for leaf in leaves if isinstance(leaf, Spread))
+        devices = next(leaf.devices for leaf in leaves if isinstance(leaf, ShardedRows))
         moved = iter(_exchanged(spread, numbers, devices))
     return jax.tree.unflatten(
-        structure, [Spread(next(moved)) if isinstance(leaf, Spread) else leaf[numbers] for leaf in leaves]
+        structure, [ShardedRows(next(moved)) if isinstance(leaf, ShardedRows) else leaf[numbers] for leaf in leaves]
     )
 
 
@@ -344,7 +344,7 @@ def _exchanged(arrays: list[Any], numbers: np.ndarray, devices: tuple[Any, ...])
                 sent[at, to, : needed[to][at].size] = needed[to][at]
                 comes = source[to] == at
                 picked[to, comes] = height + at * most + np.searchsorted(needed[to][at], local[to][comes])
-    plan = tuple(Spread.of(rows, devices, np.int32).array for rows in (sent, picked))
+    plan = tuple(ShardedRows.of(rows, devices, np.int32).array for rows in (sent, picked))
     return _exchange(arrays, *plan, devices=devices)
 
 

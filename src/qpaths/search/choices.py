@@ -13,7 +13,7 @@ from ..references.ascents import Mode
 from ..references.coordinates import MappedDensities
 from ..references.known import distinct
 from ..references.reference import Reference
-from ..remarks import Check, Finding, Note, Refusal, Remark, Shape, Source
+from ..remarks import Confirmation, Finding, Note, Refusal, Remark, Shape, Source
 from .pilot import Pilot
 
 BASE_SHARE = 0.05
@@ -44,7 +44,7 @@ class Choice(NamedTuple):
     path: AbstractPath[Any]
     pilot: Pilot
     attempts: tuple[Attempt, ...]
-    check: Check | None
+    check: Confirmation | None
     cost: Cost
     disagreement: float = 0.0
     """Nats by which the mass that two searches found differs beyond noise."""
@@ -93,7 +93,7 @@ class Choice(NamedTuple):
     def findings(self) -> tuple[Remark, ...]:
         """What looks unreliable about it."""
         found = []
-        if self.used.num_modes > 1 and self.check is not Check.CONFIRMED:
+        if self.used.num_modes > 1 and self.check is not Confirmation.CONFIRMED:
             found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
         if self.disagreement > 0:
             found.append(Finding.ROUTES(apart=self.disagreement))

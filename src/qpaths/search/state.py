@@ -15,7 +15,7 @@ from ..references.climb import climbable
 from ..references.components import Component
 from ..references.known import distinct
 from ..references.reference import Reference, share_lost, share_outside
-from ..remarks import Check, Refusal, Shape, Source
+from ..remarks import Confirmation, Refusal, Shape, Source
 from ..rows import evaluator_of
 from ..schedules import AdaptiveSchedule
 from . import shares
@@ -112,7 +112,7 @@ class Search:
         self.best: Found | None = None
         self.settled = False
         """Whether a fit to draws would lose what the best path has."""
-        self.check: Check | None = None
+        self.check: Confirmation | None = None
         self.drivers: tuple[int, ...] = ()
         self.base_component: Component | None = None
         """The map of the base."""

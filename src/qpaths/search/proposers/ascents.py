@@ -5,7 +5,7 @@ from typing import Any
 from ...references.ascents import Ascents, find_modes, with_more_modes
 from ...references.climb import FEWEST_DIFFERENCES
 from ...references.reference import least_covered
-from ...remarks import Check, Refusal, Source
+from ...remarks import Confirmation, Refusal, Source
 from .. import shares
 from ..choices import less_mass
 from ..state import Found, Proposal, Proposer, Search
@@ -57,14 +57,14 @@ class Climbers(Proposer):
     def _checked(self, search: Search, found: Found) -> Found | None:
         """Return what ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
         if search.distance(found[1]) > _FARTHEST:
-            search.check = Check.TOO_FAR
+            search.check = Confirmation.TOO_FAR
             return found
         is_alone = len(self.ascents.modes) == 1
         num = _CHECK_PARTICLES if is_alone else search.num_particles
         share = shares.CONFIRMING if num == _CHECK_PARTICLES else shares.CONFIRMING_SEVERAL
         first = search.pilot(search.path, num, share * search.max_cost)
         if not first.reached:
-            search.check = Check.NOT_REACHED
+            search.check = Confirmation.NOT_REACHED
             return found
         more = search.climbed(with_more_modes(search.climbable, self.ascents, first.draws[0], by_mass=True))
         if more.refusal is not None:
@@ -77,5 +77,5 @@ class Climbers(Proposer):
         if refusal is not None:
             search.refuse(refusal)
             return None
-        search.check = Check.CONFIRMED
+        search.check = Confirmation.CONFIRMED
         return completed
