@@ -1,4 +1,4 @@
-"""What a tuned kernel, schedule, q and reference give: each alone, all together, and all but one.
+"""The gains of a tuned kernel, schedule, q and reference: each alone, all together, and all but one.
 
 This is not in the paper. Plain parts are those of Table 1. A variant replaces some of them by tuned ones, and every run
 makes the same number of likelihood evaluations. Each variant is tuned once and run with every seed, because the pilots
@@ -39,7 +39,7 @@ from ..parts.published import PILOT_DELTAS, TRUTHS
 from ..parts.regression import cost_of_particle, q_path, run_smc, schedule_of
 
 _PARTS = ("kernel", "schedule", "q", "reference")
-"""What can be tuned."""
+"""Parts that can be tuned."""
 _ABOVE_ONE = "q above 1"
 """In the place of q: the best of some values of q > 1, with which the paper found no benefit."""
 

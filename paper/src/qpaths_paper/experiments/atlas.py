@@ -1,4 +1,4 @@
-"""Where q helps: small problems, each hard in one way, with more and more of the sampler tuned.
+"""The atlas of where q helps: small problems, each hard in one way, with more and more of the sampler tuned.
 
 This is not in the paper, which tunes neither kernel, schedule nor reference. Every problem has a known log evidence
 (`parts/atlas_problems.py`). Sequential Monte Carlo runs along paths of many orders q, also along paths whose q changes

@@ -44,7 +44,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 
 def _modes_claim(row: Row, wanted: int, words: str) -> Claim:
-    """Whether the densities between the endpoints have the wanted number of modes.
+    """Judge whether the densities between the endpoints have the wanted number of modes.
 
     Near the endpoints the second bump of a mixture is lower than what counts as a mode, so one beta may differ there.
     """

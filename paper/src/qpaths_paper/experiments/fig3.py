@@ -53,7 +53,7 @@ def _middle(row: Row) -> tuple[float, float]:
 
 
 def _claims(rows: list[Row]) -> list[Claim]:
-    """What the three panels show at beta = 1/2. A claim needs the row of its q, and perhaps that of q = 1."""
+    """Judge what the three panels show at beta = 1/2. A claim needs the row of its q, and perhaps that of q = 1."""
     claims = []
     geometric = row_where(rows, q=1.0)
     if row := row_where(rows, q=0.98):

@@ -117,7 +117,7 @@ def _claims(rows: list[Row]) -> Iterator[Claim]:
 
 
 def _above_one(runs: Runs) -> list[Claim]:
-    """Whether no q above 1 helps: at every number of moves, and in the mean over them.
+    """Judge whether no q above 1 helps: at every number of moves, and in the mean over them.
 
     The best q is chosen on the other half of the runs. Single numbers of moves have few runs, so both are judged.
     """
@@ -155,7 +155,7 @@ def _over_one(runs: Runs, moves: int) -> Estimate | None:
 
 
 def _agreement(runs: Runs) -> Iterator[Claim]:
-    """Whether our medians are the paper's, where all its runs have a number.
+    """Judge whether our medians are the paper's, where all its runs have a number.
 
     The standard error of the paper's median is that of the median of normal values, 1.2533 sd / sqrt(n).
     """
@@ -178,7 +178,7 @@ def _agreement(runs: Runs) -> Iterator[Claim]:
 
 
 def _spread_claim(runs: Runs, moves: list[int]) -> Claim:
-    """Whether the best q varies less than the geometric path.
+    """Judge whether the best q varies less than the geometric path.
 
     Judged by the logarithm of the ratio of two standard deviations, whose standard error is about sqrt(1 / (n - 1)).
     """

@@ -61,7 +61,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 
 def _width_claim(q: float, pointwise: Row, escort: Row) -> Claim:
-    """Whether the central half of the mass is wider along the escort-moment path, at every beta between."""
+    """Judge whether the central half of the mass is wider along the escort-moment path, at every beta between."""
     ratios = [
         quantile_width(escort["grid"], second) / quantile_width(pointwise["grid"], first)
         for first, second in zip(pointwise["densities"][1:-1], escort["densities"][1:-1], strict=True)

@@ -78,7 +78,7 @@ def _claims(rows: list[Row]) -> list[Claim]:
 
 
 def _minimum_claim(row: Row) -> Claim:
-    """Whether the path of a large q has its mass where both endpoints are low."""
+    """Judge whether the path of a large q has its mass where both endpoints are low."""
     masses = [_between(density, row["grid"]) for density in row["densities"]]
     least, ends = min(masses[1:-1]), max(masses[0], masses[-1])
     return Claim(

@@ -50,7 +50,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
 
 
 class Rule(NamedTuple):
-    """What stable means: as a sentence, and as a function of the share of lost particles in each run."""
+    """A meaning of stable: as a sentence, and as a function of the share of lost particles in each run."""
 
     words: str
     is_stable: Callable[[list[float]], bool]
@@ -65,7 +65,7 @@ soon as a single particle has weight at beta = 1."""
 
 
 class _ByNumber:
-    """What the grid of q shows, for each number of data."""
+    """The results on the grid of q, for each number of data."""
 
     def __init__(self, rows: list[Row]):
         self.rows = group(rows, "num_data", "delta")
@@ -77,7 +77,7 @@ class _ByNumber:
         return {row.seed: row for row in self.rows.get((num, delta), [])}
 
     def gains(self, num: int, delta: float) -> dict[int, float]:
-        """How much higher the log evidence is than along the geometric path, on the same data, by seed."""
+        """Return by how much the log evidence is higher than along the geometric path, on the same data, by seed."""
         ours, geometric = self.found(num, delta), self.found(num, 0.0)
         return {
             seed: ours[seed]["log_evidence"] - geometric[seed]["log_evidence"] for seed in ours if seed in geometric
@@ -131,7 +131,7 @@ def _claims(rows: list[Row]) -> Iterator[Claim]:
 
 
 def _rises(stable: list[float], edge: float) -> Judgment:
-    """Whether 1 - q falls with the number of data; open if every q of the grid is stable."""
+    """Judge whether 1 - q falls with the number of data; open if every q of the grid is stable."""
     if len(stable) < 2 or all(delta == edge for delta in stable):
         return Judgment.OPEN
     falls = stable[0] > stable[-1] and all(a >= b for a, b in itertools.pairwise(stable))

@@ -134,7 +134,7 @@ def _least(estimates: Iterable[Estimate]) -> Estimate:
 
 
 def _none_negative(estimates: Iterable[Estimate]) -> Judgment:
-    """Whether no estimate is below zero beyond noise; open if the noise is not known."""
+    """Judge whether no estimate is below zero beyond noise; open if the noise is not known."""
     return all_of(
         Judgment.OPEN if np.isnan(one.standard_error) else yes_or_no(one.value >= -_BEYOND_NOISE * one.standard_error)
         for one in estimates
@@ -142,7 +142,7 @@ def _none_negative(estimates: Iterable[Estimate]) -> Judgment:
 
 
 def _papers_orders(cells: Cells) -> Iterator[Claim]:
-    """Whether the two values of q that the paper recommends beat the geometric path with the released protocol."""
+    """Judge whether the two values of q that the paper recommends beat q = 1 with the released protocol."""
     for base in cells.bases:
         for q in _PAPER_BEST:
             here, there = (base, "released", q), (base, "released", 1.0)

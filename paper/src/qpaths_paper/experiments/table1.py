@@ -99,7 +99,7 @@ class Errors:
         return [by_delta[delta][seed] for delta, seed in choose_on_other_half(by_delta, np.median)]
 
     def printed(self, line: Line, column: Column) -> dict[str, str] | None:
-        """What the paper prints for a line and column; None where it has nothing."""
+        """Return the paper's line of numbers for a line and column, None if it has nothing."""
         return self.paper.get((*line, column.paper or ""))
 
     def rows_of(self, line: Line, column: Column) -> list[Row]:
@@ -221,7 +221,7 @@ def _digits(column: Column) -> str:
 
 
 def _costs(table: Errors) -> Sheet:
-    """What a run of each column costs."""
+    """Tabulate the cost of a run of each column."""
     lines = [[name_of(line), *(_cost(table, line, column) for column in table.columns)] for line in table.lines]
     note = (
         "Thousands of likelihood evaluations per run, a gradient counted as two; behind a plus those of the choice. "
@@ -286,7 +286,7 @@ def _order(table: Errors, line: Line, suffix: str) -> list[Estimate] | None:
 
 
 def _tuned_claims(table: Errors) -> Iterator[Claim]:
-    """Whether the tuned column is below every other column, and below every number of the paper, line by line."""
+    """Judge whether the tuned column is below every other column, and below every number of the paper, line by line."""
     every = "every other column, at the same likelihood evaluations with the pilots, in at least 10 lines of 12"
     yield from _below(every, [found for line in table.lines if (found := _against_columns(table, line))], 10 / 12)
     paper = [found for line in table.lines if (found := _against_paper(table, line))]
@@ -311,7 +311,7 @@ def _rounded(factor: float) -> str:
 
 
 def _against_columns(table: Errors, line: Line) -> tuple[Judgment, float] | None:
-    """Whether the tuned error is below that of all other columns, and how many times below the next."""
+    """Judge whether the tuned error is below that of all other columns, and how many times below the next."""
     tuned = table.fair(line, "tuned")
     others = [errors for c in table.columns if c.name != "tuned" and (errors := table.fair(line, c.name))]
     if not tuned or not others:
@@ -322,7 +322,7 @@ def _against_columns(table: Errors, line: Line) -> tuple[Judgment, float] | None
 
 
 def _against_paper(table: Errors, line: Line) -> tuple[Judgment, float] | None:
-    """Whether the tuned error is below the paper's best, and how many times below."""
+    """Judge whether the tuned error is below the paper's best, and how many times below."""
     tuned = table.fair(line, "tuned")
     paper = [float(one["median_abs_error"]) for c in table.columns if (one := table.printed(line, c))]
     if not tuned or not paper:
@@ -332,12 +332,12 @@ def _against_paper(table: Errors, line: Line) -> tuple[Judgment, float] | None:
 
 
 def _judge_lower(estimate: Estimate, truth_error: float, bound: float) -> Judgment:
-    """Whether an estimate is below a bound, with the uncertainty of the truth added to its own."""
+    """Judge whether an estimate is below a bound, with the uncertainty of the truth added to its own."""
     return judge(estimate.value, float(np.hypot(estimate.standard_error, truth_error)), -np.inf, bound)
 
 
 def _most_of(verdicts: Sequence[Judgment], share: float) -> Judgment:
-    """Whether a share of the verdicts hold; open if the open ones decide."""
+    """Judge whether a share of the verdicts hold; open if the open ones decide."""
     enough = math.ceil(share * len(verdicts) - 1e-9)
     if verdicts.count(Judgment.HOLDS) >= enough:
         return Judgment.HOLDS
@@ -345,7 +345,7 @@ def _most_of(verdicts: Sequence[Judgment], share: float) -> Judgment:
 
 
 def _beats_geometric(table: Errors, schedule: str, column: Column) -> Iterator[Claim]:
-    """Whether a column's median error is below that of the geometric path in every line with a schedule."""
+    """Judge whether a column's median error is below that of the geometric path in every line with a schedule."""
     lines = [line for line in table.lines if line[1] == schedule]
     found = {line: difference for line in lines if (difference := _over_geometric(table, line, column))}
     paper = [(table.printed(line, column), table.printed(line, table.columns[0])) for line in found]

@@ -264,7 +264,7 @@ def _sheets(rows: list[Row]) -> list[Sheet]:
 
 
 def _student_note(gaps: Gaps, paper: Printed) -> str:
-    """How far the paper's gaps of the geometric path are from the exact ones."""
+    """Say how far the paper's gaps of the geometric path are from the exact ones."""
     ratios = [
         paper["student_t", "geometric", num][0] / found[1][0]["exact_gap"]
         for num in gaps.nums

@@ -1,4 +1,4 @@
-"""Where the runs of a sweep are done: a Dask cluster of this machine, or one whose address is given."""
+"""Open the Dask cluster that does the runs of a sweep: one of this machine, or one whose address is given."""
 
 import contextlib
 import importlib

@@ -1,4 +1,4 @@
-"""Where rows were made: versions, device, precision, commit and time.
+"""Describe where rows were made: versions, device, precision, commit and time.
 
 Each sweep notes its environment in the store. The same settings and seed can give other digits on another device or
 with another version, and the report shows which ones made the rows.

@@ -1,4 +1,4 @@
-"""What an experiment is: settings in, runs to do, rows out, and from stored rows its pictures, tables and claims."""
+"""The record of an experiment: settings in, runs to do, rows out, and from stored rows pictures, tables and claims."""
 
 import enum
 import json
@@ -65,7 +65,7 @@ def _values(axis: Axis, settings: Settings, run: Settings) -> Iterable[Any]:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """What one run found, together with its settings; `row["name"]` looks in both."""
+    """The values that one run found, together with its settings; `row["name"]` looks in both."""
 
     settings: Settings
     seed: int
@@ -76,7 +76,7 @@ class Row:
 
 
 class Judgment(enum.Enum):
-    """Whether a claim holds in the stored rows; `judging.py` has the rules."""
+    """The verdict on a claim; `judging.py` has the rules."""
 
     HOLDS = "holds"
     FAILS = "does not hold"

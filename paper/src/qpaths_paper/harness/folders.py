@@ -16,7 +16,7 @@ from .store import FILE, Store, damaged
 
 @dataclass(frozen=True)
 class Stored:
-    """What one folder holds.
+    """The content of one folder.
 
     `meta` has the settings of the sweep, under present names, and its number of seeds. `seconds` is the total time of
     all runs. A sweep is complete if it has as many rows as `num_planned`.

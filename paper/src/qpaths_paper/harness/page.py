@@ -137,7 +137,7 @@ def _picture(picture: Picture, anchor: str) -> str:
 
 
 def _described(figure: Figure) -> str:
-    """What a picture consists of, for readers who cannot see it; the caption says what it shows."""
+    """Describe what a picture consists of, for readers who cannot see it; the caption says what it shows."""
     axes = [ax for ax in figure.axes if ax.axison]
     legends = filter(None, [*figure.legends, *(ax.get_legend() for ax in axes)])
     words = {

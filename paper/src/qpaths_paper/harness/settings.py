@@ -77,7 +77,7 @@ def rehearsed(experiment: Experiment, settings: Settings, num_seeds: int) -> lis
 
 
 def _same_runs(value: Any, default: Any) -> bool:
-    """Whether two values of a setting are equal, lists up to their order."""
+    """Tell whether two values of a setting are equal, lists up to their order."""
     if isinstance(value, list) and isinstance(default, list):
         return sorted(value, key=str) == sorted(default, key=str)
     return bool(value == default)

@@ -104,7 +104,7 @@ def _results(experiment: Experiment, runs: list[Run], jobs: int, cluster: str | 
 
 
 def _results_of_cluster(experiment: Experiment, runs: list[Run], jobs: int, address: str | None) -> Batches:
-    """As `_results`, by the workers of a cluster."""
+    """Do what `_results` does, by the workers of a cluster."""
     pace = _Pace()
     settings = _Process(
         bool(jax.config.read("jax_enable_x64")),
@@ -131,7 +131,7 @@ def _results_of_cluster(experiment: Experiment, runs: list[Run], jobs: int, addr
 
 
 class _Pace:
-    """What a run takes, and how many runs make a task."""
+    """The time that a run takes, and how many runs make a task."""
 
     def __init__(self) -> None:
         self.num, self.seconds = 0, 0.0
@@ -149,7 +149,7 @@ class _Pace:
 
 
 class _Process(NamedTuple):
-    """What a worker must know of the process of the sweep."""
+    """Return what a worker must know of the process of the sweep."""
 
     precision: bool
     num_here: int

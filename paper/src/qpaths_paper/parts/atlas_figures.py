@@ -35,14 +35,14 @@ _NOTHING = 1.01
 
 
 class Gain(NamedTuple):
-    """What the bound chose, and log2 of the error before over the error after, on held-out seeds."""
+    """The choice by the bound, and log2 of the error before over the error after, on held-out seeds."""
 
     chosen: str
     log_ratio: Estimate
 
     @property
     def ratio(self) -> float:
-        """How many times smaller the error is."""
+        """Return how many times smaller the error is."""
         return float(2.0**self.log_ratio.value)
 
 
@@ -66,7 +66,7 @@ class Cell:
         return np.sqrt(np.mean(self.errors[:, candidates] ** 2, axis=0))
 
     def _gain(self, varying: bool) -> Gain | None:
-        """What a choice by the bound gains: of a constant q over q = 1, or of any over a constant one.
+        """Measure what a choice by the bound gains: of a constant q over q = 1, or of any over a constant one.
 
         For each seed the bound chooses on the other seeds. None with fewer than four seeds. The standard error is that
         of a jackknife over the seeds.

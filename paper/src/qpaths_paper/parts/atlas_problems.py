@@ -144,7 +144,7 @@ PROBLEMS = {
     "decoder": ("a small decoder", _decoder),
     "sparse data": ("sparse data", _sparse),
 }
-"""What each problem stands for, and the function that makes it."""
+"""The meaning of each problem, and the function that makes it."""
 
 
 @functools.cache

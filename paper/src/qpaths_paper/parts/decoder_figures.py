@@ -264,7 +264,7 @@ def gap_sheet(cells: Cells, base: str, what: str) -> Sheet:
 
 
 def costs(cells: Cells) -> Sheet:
-    """What each column chose, and what it cost, as means over q."""
+    """Tabulate what each column chose, and what it cost, as means over q."""
     cases = [(base, column, num) for base in cells.bases for column in cells.columns for num in cells.nums]
     columns = ["column", "K", "leapfrog steps", "accepted", "seconds", "pilots, seconds"]
     note = (

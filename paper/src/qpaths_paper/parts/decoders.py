@@ -1,4 +1,4 @@
-"""What the experiments on decoder models share: models, images, precision, and the columns that are compared.
+"""Parts that the experiments on decoder models share: models, images, precision, and the columns that are compared.
 
 A run is one base, column, q and number of distributions, for all images of a seed. The column `released` is the
 protocol of the paper's code, which adapts the step size of each chain as it goes. The other columns take settings from
@@ -47,7 +47,7 @@ LABELS = {
 """The columns: the protocol of the released code, then one more thing tuned and frozen in each."""
 
 BASES = "prior", "encoder"
-"""Where the annealing starts."""
+"""The bases at which the annealing starts."""
 
 PAPER_WEIGHTS = "vae_paper.npz"
 PRECISIONS = {
@@ -165,7 +165,7 @@ class ChainPlan(NamedTuple):
         return self.both_ways if isinstance(self.both_ways, ReleasedProtocol) else self.both_ways.forward
 
     def described(self) -> dict[str, Any]:
-        """What a row says about the plan."""
+        """Return what a row says about the plan."""
         return {
             "distributions_used": int(self.both_ways.schedule.betas.size),  # type: ignore[attr-defined]
             "leapfrog_used": self.num_leapfrog,
@@ -235,7 +235,7 @@ def chain_key(seed: int) -> jax.Array:
 
 
 def timed(compile_it: Callable[[], None], run: Callable[[], Any]) -> tuple[Any, float]:
-    """What `run` returns, and its seconds without those of the compiler, which `compile_it` spends before."""
+    """Return what `run` returns, and its seconds without those of the compiler, which `compile_it` spends before."""
     compile_it()
     start = time.perf_counter()
     result = jax.block_until_ready(run())

@@ -74,7 +74,7 @@ def power_mean_discrepancy(row: Row, q: float) -> float:
 
 
 def power_mean_claim(rows: list[Row]) -> Claim:
-    """Whether all densities are power means of their endpoints."""
+    """Judge whether all densities are power means of their endpoints."""
     worst = max(power_mean_discrepancy(row, row["q"]) for row in rows)
     statement = "every density is the power mean of the endpoints (eq. qpath_mix_form)"
     return Claim(statement, "by definition", f"largest difference {worst:.1e} of the peak", yes_or_no(worst < 1e-6))

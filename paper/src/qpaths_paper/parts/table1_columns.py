@@ -39,7 +39,7 @@ _LARGEST_AS_RELEASED = 3e-3
 
 
 class Plan(NamedTuple):
-    """What is run, and the number of likelihood evaluations that the choice took."""
+    """The run, and the number of likelihood evaluations that the choice took."""
 
     recipe: Recipe
     num_particles: int
@@ -138,7 +138,7 @@ def _ess_delta(dataset: str, first: str, num_distributions: int, num_particles: 
 
 @functools.cache
 def _tuned(dataset: str, budget: int, seed: int) -> Recipe:
-    """What `tune` chooses for a budget."""
+    """Return what `tune` chooses for a budget."""
     return tune(q_path(*_problem(dataset), 0.0), key=_choice_key(seed), budget=budget)
 
 
