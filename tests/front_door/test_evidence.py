@@ -510,7 +510,7 @@ def test_bad_input(model):
         qp.evidence(log_prior=BASE.log_prob, log_likelihood=log_likelihood, key=key)
     broken = {**model, "log_likelihood": lambda x: jnp.where(x[0] > 1, jnp.nan, 0.0)}
     with pytest.raises(FloatingPointError, match="is nan"):
-        qp.evidence(**broken, key=key, budget=BUDGET)
+        qp.evidence(**broken, key=key, budget=BUDGET, faults="raise")
     with pytest.raises(FileNotFoundError, match="a folder that does not exist"):
         qp.evidence(**model, key=key, checkpoint="/no/such/folder/file.npz")
     with pytest.raises(IsADirectoryError, match="`checkpoint` must be a file"):
