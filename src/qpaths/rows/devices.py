@@ -7,18 +7,19 @@ cells. Programs for many devices at once only move rows. Sums over rows are made
 the order of the cells.
 """
 
+import dataclasses
 import functools
 import math
 import zlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from .pieces import COMPILED, in_pieces, num_of
+from .pieces import COMPILED, Place, in_pieces, num_of
 
 Devices: TypeAlias = int | Sequence[Any] | None
 """How many devices, the devices themselves (`jax.devices()`), or None."""
@@ -133,7 +134,8 @@ def _num_cells(num: int, devices: tuple[Any, ...]) -> int:
     return math.lcm(math.gcd(num, _CELLS), len(devices))
 
 
-class OnDevices(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class OnDevices(Place):
     """Devices on which rows lie and are worked on: `work(shared, numbers, before, rows)` gives rows on the same ones.
 
     The work is a function that JAX can trace, hashable, equal to the one of the last call where it does the same. It

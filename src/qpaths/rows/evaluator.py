@@ -110,6 +110,8 @@ class PlainDensities(AbstractDensities):
     def at(
         self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool
     ) -> list[tuple[FloatArray, Any]]:
+        if not any(isinstance(density, DerivedDensity) for density in densities.values()):
+            return self._evaluated(densities, positions, with_slopes)
         found = self._evaluated({name: inner_of(one) for name, one in densities.items()}, positions, with_slopes)
         for density, (log_inner, _) in zip(densities.values(), found, strict=True):
             if isinstance(density, DerivedDensity):

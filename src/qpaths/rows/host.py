@@ -77,9 +77,10 @@ class HostDensities(PlainDensities):
     def _compiled(self, densities: dict[str, DensityLike], positions: np.ndarray, with_slopes: bool) -> list[Any]:
         """Log densities by compiled programs; where memory runs out, by those that work on fewer rows at once."""
         identity = Identity(tuple(densities.values()), *densities, with_slopes)
-        if identity not in self._programs:
-            self._programs[identity] = _Program(densities, self.layout, with_slopes)
-        program, rows, spread = self._programs[identity], positions.astype(self.layout.dtype), spread_of_call()
+        program: Any = self._programs.get(identity)
+        if program is None:
+            program = self._programs[identity] = _Program(densities, self.layout, with_slopes)
+        rows, spread = positions.astype(self.layout.dtype), spread_of_call()
 
         def run(part: int) -> list[Any]:
             cut: Any = functools.partial(in_pieces, is_filled=True, join=_as_doubles)

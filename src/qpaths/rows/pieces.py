@@ -1,9 +1,10 @@
 """Work on many rows in pieces, so that memory stays bounded; a piece for which there is no memory is made in halves."""
 
+import abc
 import itertools
 import warnings
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -19,11 +20,12 @@ BLOCK = 2**16
 """Particles that are moved at once on the host where nothing else is asked for: more would only take memory."""
 
 
-@runtime_checkable
-class Place(Protocol):
+class Place(abc.ABC):
     """Where pieces are cut, worked on and joined."""
 
-    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any: ...
+    @abc.abstractmethod
+    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+        """Return `work(piece)` for pieces of at most `size` rows, joined."""
 
 
 class AtMost:
@@ -139,7 +141,7 @@ def num_of(rows: Any) -> int:
     return int(jax.tree.leaves(rows)[0].shape[0])
 
 
-class _Compiled:
+class _Compiled(Place):
     """A loop of a compiled program. Rows that do not fill a piece are a smaller one at the end."""
 
     def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
