@@ -236,3 +236,22 @@ def test_draws_whose_squares_overflow_have_no_groups():
         assert fit_reference(x).refusal is not Refusal.SEVERAL_GROUPS
     x[0, 1] = np.nan
     assert not has_groups(x)
+
+
+def test_the_slope_of_the_base_is_computed_only_where_it_counts():
+    """It counts at points that the components miss, and not where the base has no share that a number can hold."""
+    base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
+    component = Component.linear(30.0, np.zeros(2), np.eye(2))
+    reference = Reference((component,), np.ones(1), base, 0.05, Layout.of(jnp.zeros(2)))
+    asked = []
+
+    def slope():
+        asked.append(1)
+        return np.full((1, 2), 7.0)
+
+    _, found = reference.given_inner(np.ones((1, 2)), np.array([-100.0]), slope)
+    assert not asked
+    np.testing.assert_allclose(found, component.log_prob_and_slope(np.ones((1, 2)))[1])
+    _, found = reference.given_inner(np.ones((1, 2)), np.array([100.0]), slope)
+    assert asked == [1]
+    np.testing.assert_allclose(found, 7.0)

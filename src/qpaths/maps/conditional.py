@@ -123,9 +123,9 @@ class Conditional(AbstractLayer):
         solved = xp.zeros_like(slopes)
         for start, end in reversed(list(_pairs(self.ends))):
             own, late = slice(start, end), slice(end, self.dimension)
-            rest = slopes[..., own]
+            rest = slopes[:, own]
             if end < self.dimension:
-                found = solved[..., late]
+                found = solved[:, late]
                 rest = rest + self._back(at, found / scales[:, late], found * at.noise[:, late] + 1.0, own, late)
             rest = rest if self.solver is None else rest @ self.solver[own, own]
             solved = _put(solved, own, scales[:, own] * rest)
@@ -175,9 +175,9 @@ class Conditional(AbstractLayer):
 def _put(rows: Any, own: slice, values: Any) -> Any:
     """Return rows with other values in some columns: in place with NumPy, anew with JAX."""
     if isinstance(rows, np.ndarray):
-        rows[..., own] = values
+        rows[:, own] = values
         return rows
-    return rows.at[..., own].set(values)
+    return rows.at[:, own].set(values)
 
 
 def _pairs(ends: tuple[int, ...]) -> Iterator[tuple[int, int]]:

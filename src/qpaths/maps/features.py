@@ -117,8 +117,8 @@ class Drivers(AbstractFeatures):
         num = min(self.num_drivers, own.stop) - own.start
         if num <= 0:
             return total
-        of_drivers = self._to_drivers(v, of_means, of_log_scales, late)[..., own]
-        return namespace(v).concatenate([total[..., :num] + of_drivers, total[..., num:]], axis=-1)
+        of_drivers = self._to_drivers(v, of_means, of_log_scales, late)[:, own]
+        return namespace(v).concatenate([total[:, :num] + of_drivers, total[:, num:]], axis=-1)
 
     def bending(self) -> Bool[np.ndarray, " d"]:
         bends = np.zeros(self.before.shape[0], bool)
@@ -144,14 +144,14 @@ class Drivers(AbstractFeatures):
             total = total + (of_means * v[:, self.before[late, s]]) @ self.turns[late, s]
         u, num = v[:, : self.num_drivers], self.num_drivers
         inside = xp.abs(u) < CLIP
-        slopes = [total[..., 1 + k] for k in range(num)]
+        slopes = [total[:, 1 + k] for k in range(num)]
         for i, (k, ends) in enumerate(_intervals(xp, self.knots)):
-            slopes[k] = slopes[k] + total[..., 1 + num + i] * _parabola(xp, u[:, k], *ends)[1]
+            slopes[k] = slopes[k] + total[:, 1 + num + i] * _parabola(xp, u[:, k], *ends)[1]
         pairs = _pairs(num)
         first = total.shape[-1] - len(pairs)
         for i, (k, other) in enumerate(pairs):
-            slopes[k] = slopes[k] + total[..., first + i] * u[:, other]
-            slopes[other] = slopes[other] + total[..., first + i] * u[:, k]
+            slopes[k] = slopes[k] + total[:, first + i] * u[:, other]
+            slopes[other] = slopes[other] + total[:, first + i] * u[:, k]
         return xp.where(inside, xp.stack(slopes, axis=-1), 0.0)
 
 

@@ -42,8 +42,9 @@ class Component(Module):
         """Return the log density and its gradient."""
         at = self.map.inverse(positions)
         values, slopes = zip(*self._found(at), strict=True)
-        slope = self.map.push_forward(at, namespace(at.noise).concatenate(slopes, axis=-1))
-        return sum(values, -self.map.log_volume(at)).astype(positions.dtype), slope.astype(positions.dtype)
+        noise_slope = slopes[0] if len(slopes) == 1 else namespace(at.noise).concatenate(slopes, axis=-1)
+        slope = self.map.push_forward(at, noise_slope)
+        return sum(values, -self.map.log_volume(at)).astype(positions.dtype), slope.astype(positions.dtype, copy=False)
 
     def _found(self, at: At) -> list[tuple[Vector, Rows]]:
         return [part.log_prob_and_slope(at.noise[:, own]) for part, own in self._parts]

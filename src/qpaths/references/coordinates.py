@@ -14,7 +14,7 @@ from .._types import Point, Rows, Vector
 from ..arrays import quiet
 from ..densities import DensityLike
 from ..maps import Chain
-from ..rows import Layout, PlainDensities
+from ..rows import DerivedDensity, Layout, PlainDensities
 
 
 @jax.tree_util.register_dataclass
@@ -47,8 +47,8 @@ class MappedLayout:
 class MappedDensities(PlainDensities):
     """Evaluates at the points of a map, and returns densities and slopes in its noise.
 
-    A reference with this map needs no map at the noise. One product with a dense map makes points, and one for each of
-    the user's densities brings its slopes back.
+    The reference that chose the map needs none at the noise. One product with a dense map makes points, and one for
+    each of the user's densities brings its slopes back.
     """
 
     inner: Any
@@ -93,7 +93,7 @@ class MappedDensities(PlainDensities):
         log_volume = self.map.log_volume(at)
 
         def pulled(slope: Rows) -> Callable[[], Rows]:
-            return lambda: self.map.pull_back(at, slope).astype(positions.dtype)
+            return lambda: self.map.pull_back(at, slope).astype(positions.dtype, copy=False)
 
         return [
             ((value + log_volume).astype(value.dtype), None if slope is None else pulled(slope))
@@ -107,4 +107,4 @@ class MappedDensities(PlainDensities):
 
 def _in_noise(density: Any) -> Any:
     """Return a reference in the coordinates of its map, and other densities as they are."""
-    return getattr(density, "in_noise", density)
+    return density.in_own_coordinates if isinstance(density, DerivedDensity) else density

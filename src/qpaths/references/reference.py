@@ -1,6 +1,8 @@
 """A reference distribution: where to anneal from when the base is far from the target."""
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -66,11 +68,11 @@ class Reference(Module, DerivedDensity):
             slopes.append(inner_slope() if callable(inner_slope) else inner_slope)
         # Where a part has no mass its slope means nothing.
         each = zip(parts.T[:, :, None], slopes, strict=False)
-        return value, sum(xp.where(part > 0, part * own, 0.0) for part, own in each)
+        return value, functools.reduce(operator.add, (xp.where(part > 0, part * own, 0.0) for part, own in each))
 
     @property
-    def in_noise(self) -> "Reference":
-        """Return the same distribution of the noise of the first component's map."""
+    def in_own_coordinates(self) -> "Reference":
+        """Return the distribution of the noise of the first component's map, for which that component needs no map."""
         first = self.components[0].map
         identity = Chain((), first.width)
         maps = [identity if own.map is first else Chain.of(own.map, Inverse(first)) for own in self.components]

@@ -38,6 +38,11 @@ class DerivedDensity(abc.ABC):
         """Return the densities in the coordinates in which runs from this one are made."""
         return densities
 
+    @property
+    def in_own_coordinates(self) -> "DerivedDensity":
+        """Return the same density in the coordinates that `in_coordinates` chooses."""
+        return self
+
 
 def inner_of(density: Any) -> Any:
     """Return the density that the user gave: `density` itself, or the one that it is built on."""
