@@ -29,7 +29,7 @@ LAYERS = [
     ["rows.traced"],
     ["rows.host"],
     ["rows"],
-    ["adapters.model", "adapters.transforms", "adapters.draws", "adapters.enumeration"],
+    ["adapters.model", "adapters.transforms", "adapters.draws", "adapters.enumeration", "adapters.free"],
     ["adapters.distributions"],
     ["adapters.discrete_sites"],
     ["adapters.priors", "adapters.numpyro", "adapters.pymc"],

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..families import Bernoulli, Categorical, Gamma, GeneralizedPareto, Poisson
 from .enumeration import joint_values
+from .free import Free, free_of, free_of_scipy
 from .transforms import Bounded, Simplex
 
 
@@ -23,6 +24,22 @@ class Variable(NamedTuple):
     """From all real numbers to the support."""
     values: Any = None
     """All values of a discrete variable."""
+    free: Free | None = None
+    """The same distribution in coordinates without bounds, if that is known in closed form."""
+
+    def draw(self, source: Any) -> tuple[Any, Any]:
+        """Return a draw as a coordinate without bounds, and as a value of the variable."""
+        if self.free is not None:
+            u = self.free.sample(source)
+            return u, self.transform(u)
+        x = self.sample(source)
+        return self.transform.inv(x), x
+
+    def log_prob_at(self, u: Any, x: Any) -> tuple[Any, ...]:
+        """Return parts of the log density of a coordinate without bounds, perhaps with the axes of a batch."""
+        if self.free is not None:
+            return (self.free.log_prob(u),)
+        return self.log_prob(x), self.transform.log_abs_det_jacobian(u, x)
 
 
 def is_scipy(part: Any) -> bool:
@@ -48,7 +65,7 @@ def variable_of(name: str, part: Any) -> Variable:
         raise refuse_discrete(name, type(part).__name__)
     transform = Bounded()
     if isinstance(part, Gamma):
-        transform = Bounded(lower=0.0)
+        return Variable(part.sample, part.log_prob, Bounded(lower=0.0), free=free_of(part))
     if isinstance(part, GeneralizedPareto):
         end = part.loc - part.scale / part.shape if part.shape < 0 else None
         transform = Bounded(lower=part.loc, upper=end)
@@ -87,7 +104,7 @@ def from_numpyro_distribution(name: str, part: Any) -> Variable:
             f"the support of `{name}` ({part.support}) has no map from all real numbers: write the model with other "
             f"variables, for instance normal ones that are normalized."
         ) from error
-    return Variable(part.sample, part.log_prob, transform)
+    return Variable(part.sample, part.log_prob, transform, free=free_of(part))
 
 
 def discrete_elements(name: str, part: Any) -> np.ndarray | None:
@@ -125,7 +142,10 @@ def _from_scipy(name: str, part: Any) -> Variable:
     kind = type(part).__name__.removesuffix("_frozen")
     if hasattr(part, "support"):
         transform: Any = Bounded.between(name, *part.support())
-        return Variable(lambda generator: np.asarray(part.rvs(random_state=generator)), part.logpdf, transform)
+        free = free_of_scipy(part)
+        return Variable(
+            lambda generator: np.asarray(part.rvs(random_state=generator)), part.logpdf, transform, free=free
+        )
     if kind in ("multivariate_normal", "multivariate_t"):
         return Variable(lambda generator: np.asarray(part.rvs(random_state=generator)), part.logpdf, Bounded())
     if kind == "dirichlet":

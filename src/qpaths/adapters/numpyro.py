@@ -12,6 +12,7 @@ import numpy as np
 from ..status import QpathsTypeError
 from .discrete_sites import DiscreteSites, Trace
 from .distributions import discrete_elements, from_numpyro_distribution
+from .free import free_of, is_free
 from .model import Model, Named
 
 
@@ -99,6 +100,7 @@ class _Sites:
                 f"the model has discrete latent sites only, {', '.join(shapes)}, so its evidence is a sum: there is "
                 f"nothing to integrate."
             )
+        self.free = self._drawn_free(trace)
         self.mixed: list[str] = []
         self.hidden: set[str] = set()
         if self.discrete:
@@ -174,14 +176,42 @@ class _Sites:
         return self._run(self.handlers.seed(placed, jax.random.key(0) if key is None else key))
 
     def sample(self, key: Any) -> Named:
-        trace = self._run(self.handlers.seed(self.model, key))
-        return {name: _transform(trace[name]).inv(trace[name]["value"]) for name in self.latent}
+        point: Named = {}
+
+        def draw(site: dict[str, Any]) -> Any:
+            name = site["name"]
+            if name not in self.free:
+                return None
+            free = free_of(site["fn"])
+            assert free is not None
+            point[name] = free.sample(jax.random.fold_in(key, self.latent.index(name)))
+            return _transform(site)(point[name])
+
+        trace = self._run(self.handlers.seed(self.handlers.substitute(self.model, substitute_fn=draw), key))
+        others = (name for name in self.latent if name not in point)
+        return point | {name: _transform(trace[name]).inv(trace[name]["value"]) for name in others}
+
+    def _drawn_free(self, trace: Trace) -> tuple[str, ...]:
+        """Return the sites that are drawn without bounds; none if one of them is in a loop, and cannot be reached."""
+        self.free = tuple(name for name in self.latent if is_free(trace[name]["fn"]))
+        try:
+            with jax.checking_leaks():
+                jax.eval_shape(self.sample, jax.random.key(0))
+        except Exception as error:
+            if "Leaked" not in str(error):
+                raise
+            return ()
+        return self.free
 
     def log_prior(self, point: Named) -> Any:
         trace = self._at(point)
         total: Any = 0.0
         for name in self.latent:
             site = trace[name]
+            free = None if name in self.mixed else free_of(site["fn"])
+            if free is not None:
+                total = total + jnp.sum(free.log_prob(point[name]))
+                continue
             total = total + jnp.sum(_transform(site).log_abs_det_jacobian(point[name], site["value"]))
             if name not in self.mixed:
                 total = total + jnp.sum(_log_prob(site))

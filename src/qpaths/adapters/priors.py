@@ -166,8 +166,7 @@ class Prior:
         point = {}
 
         def draw(variable: Variable, name: str, own: Any) -> Any:
-            x = variable.sample(own)
-            point[name] = variable.transform.inv(x)
+            point[name], x = variable.draw(own)
             return x
 
         self._walk(source, draw)
@@ -181,7 +180,7 @@ class Prior:
             nonlocal total
             u = point[name]
             x = variable.transform(u)
-            for part in (variable.log_prob(x), variable.transform.log_abs_det_jacobian(u, x)):
+            for part in variable.log_prob_at(u, x):
                 total = total + _sum(part, self.batched)
             return x
 
