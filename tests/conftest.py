@@ -1,5 +1,6 @@
 """Float64 by default, shapes checked at run time, and keys that follow from the test's name."""
 
+import ctypes
 import gc
 import os
 import zlib
@@ -21,8 +22,8 @@ jax.config.update("jax_enable_x64", True)
 
 # Shapes of the inner loops are checked by `test_types.py` alone: there a check takes longer than what it checks.
 INNER = {
-    *("annealing", "arrays", "estimators", "kernels", "numerics", "paths", "resampling", "rows", "schedules"),
-    *("_checks", "densities", "standard_errors"),
+    *("annealing", "arrays", "estimators", "kernels", "maps", "numerics", "paths", "references", "resampling", "rows"),
+    *("_checks", "densities", "schedules", "standard_errors"),
 }
 ROOMS = {
     path.stem
@@ -60,12 +61,17 @@ def pytest_collection_finish():
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 
 
+_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _few_programs():
     """Forget compiled programs after each module: a worker would grow by gigabytes, and the cache on disk has them."""
     yield
     jax.clear_caches()
     gc.collect()
+    if _trim is not None:  # glibc keeps what was freed in small pieces
+        _trim(0)
 
 
 @pytest.fixture
