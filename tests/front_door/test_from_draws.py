@@ -11,9 +11,11 @@ import numpy as np
 import numpyro
 import numpyro.distributions as dist
 import pytest
+import scipy.stats
 
 import qpaths as qp
 from qpaths.adapters import from_numpyro, from_prior
+from qpaths.remarks import Note
 
 DIMENSION = 3
 COVARIANCE = np.array([[2.0, 0.6, 0.0], [0.6, 1.0, 0.3], [0.0, 0.3, 0.5]])
@@ -262,3 +264,21 @@ def test_an_answer_that_is_no_number_is_wrong(key, monkeypatch):
     with pytest.warns(UserWarning, match="EvidenceFromDraws: `log_evidence` is nan"):
         result = qp.evidence_from_draws(_normal, _draws(np.random.default_rng(0), 100), key=key)
     assert result.verdict.level == "wrong"
+
+
+@pytest.mark.filterwarnings("ignore:evidence_from_draws")
+@pytest.mark.parametrize("backend", ["jax", "numpy"])
+def test_points_at_which_the_density_fails_have_no_mass(key, backend, as_a_user):
+    """A density that is NaN beyond 2.5, where no draw is: the references reach it, and the answer is that without."""
+    rows = np.random.default_rng(0).standard_normal((1600, 2))
+    rows = rows[rows[:, 0] < 2.5]
+    xp = np if backend == "numpy" else jnp
+    density = qp.Density(lambda x: xp.where(x[0] < 2.5, -0.5 * xp.sum(x**2), xp.nan), backend=backend)
+    result = qp.evidence_from_draws(density, rows, key=key)
+    exact = np.log(2 * np.pi) + float(scipy.stats.norm.logcdf(2.5))
+    assert abs(float(result.log_evidence) - exact) < 4 * float(result.log_evidence_se)
+    (note,) = [note for note in result.verdict.chosen if note.kind is Note.FAULTS]
+    assert 10 < note.num < 1000
+    assert "is nan at the point [" in note.what
+    with pytest.raises(ValueError, match="`faults` must be 'reject' or 'raise', got 'no'"):
+        qp.evidence_from_draws(density, rows, key=key, faults="no")

@@ -31,7 +31,7 @@ from .findings import findings
 from .inputs import pace, probe
 from .ledger import Ledger
 from .limits import Limits
-from .problem import Problem
+from .problem import Problem, check_faults
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""
@@ -126,8 +126,7 @@ def evidence(
     ends = {"base": base, "target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     given = ends | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
     problem = Problem.of(given, kernel, reference, simulate, backend)
-    if faults not in ("reject", "raise"):
-        raise ValueError(f"`faults` must be 'reject' or 'raise', got {faults!r}.")
+    check_faults(faults)
     rejected = Faults() if faults == "reject" else None
     stream = stream_for(key, problem.path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)

@@ -1,8 +1,9 @@
 """The log evidence from posterior draws that are there already."""
 
+import dataclasses
 import math
 import warnings
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import numpy as np
@@ -16,12 +17,13 @@ from ..autocorrelation import effective_size, r_hat
 from ..cost import Cost
 from ..densities import DensityLike, as_density, has_gradient, marked
 from ..estimators import bridge
-from ..remarks import DrawsFinding, DrawsNote, Remark, Verdict
+from ..remarks import DrawsFinding, DrawsNote, Note, Remark, Verdict
 from ..results import Result, Status
-from ..rows import HostDensities, Layout, OneDensity
+from ..rows import Faults, HostDensities, Layout, OneDensity, rejecting
 from ..standard_errors import importance_log_evidence
 from .chains import drifting
 from .endpoints import marked_if_blind, path_given, with_names
+from .problem import check_faults, first_fault
 from .proposals import NUM_STARTS, mode_elsewhere, points_as_text, reference_for, wide_density
 from .sampler import coordinate_names, listed
 
@@ -36,7 +38,13 @@ _SMALLEST = 0.02
 """Nats that are of no interest."""
 
 
-def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, key: PRNGKey) -> Result:
+def evidence_from_draws(
+    model: Model | DensityLike | LogDensity,
+    draws: Any,
+    *,
+    key: PRNGKey,
+    faults: Literal["reject", "raise"] = "reject",
+) -> Result:
     """The log evidence from posterior draws of any sampler, by bridge sampling, with its standard error and a verdict.
 
     Args:
@@ -45,6 +53,8 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
             array with one row for each draw. With a model they are its variables by name, in their own units. With a
             log density they are the points that it takes.
         key: For the draws of the references.
+        faults: Whether a point at which the density is NaN or `+inf`, or raises an error, counts as a point without
+            mass. The verdict says how many there are. `"raise"` stops at the first one.
 
     A reference distribution is fitted to one half of each chain, and bridges to the other half (Meng and Wong, 1996);
     then the halves change places. The standard error counts the autocorrelation of the draws. Ascents from the prior,
@@ -66,7 +76,22 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
         >>> bool(abs(result.log_evidence - jnp.log(2 * jnp.pi)) < 5 * result.log_evidence_se)
         True
     """
+    check_faults(faults)
     chains, layout, target, inner = _prepared(model, draws)
+    rejected = Faults() if faults == "reject" else None
+    with rejecting(rejected):
+        result = _bridged(model, chains, layout, target, inner, key)
+    named = model if isinstance(model, Model) else None
+    if rejected is not None and rejected.first is not None:
+        note = Note.FAULTS(what=first_fault(rejected, layout, named), num=rejected.num)
+        verdict = result.verdict
+        assert verdict is not None
+        result = dataclasses.replace(result, verdict=dataclasses.replace(verdict, chosen=(*verdict.chosen, note)))
+    return with_names(result, named, None if named is None else named.data)
+
+
+def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, inner: Any, key: PRNGKey) -> Result:
+    """Return the answer from draws in the coordinates of the density."""
     stream = stream_of(key, host=True)
     target, _ = marked_if_blind(target, "target", layout)
     with_slopes = has_gradient(target) and (inner is None or has_gradient(inner))
@@ -111,9 +136,7 @@ def evidence_from_draws(model: Model | DensityLike | LogDensity, draws: Any, *, 
     worth = sum(one.worth for one in bridges)
     note = DrawsNote.BRIDGED(num=len(rows), num_chains=len(chains), num_proposed=_PROPOSED * 2 * half * len(chains))
     verdict = Verdict(note, (DrawsNote.WORTH(worth=worth),), tuple(found))
-    result = _result(value, error, worth, layout.points(rows), cost, verdict)
-    named = model if isinstance(model, Model) else None
-    return with_names(result, named, None if named is None else named.data)
+    return _result(value, error, worth, layout.points(rows), cost, verdict)
 
 
 def _prepared(model: Any, draws: Any) -> tuple[Chains, Layout, DensityLike, Any]:

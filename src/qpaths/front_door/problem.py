@@ -22,6 +22,12 @@ _BLIND_STEPS = 10
 """Random-walk moves at each beta if there is no gradient."""
 
 
+def check_faults(faults: str) -> None:
+    """Raise unless it is one of the two ways to treat points at which a density fails."""
+    if faults not in ("reject", "raise"):
+        raise ValueError(f"`faults` must be 'reject' or 'raise', got {faults!r}.")
+
+
 def first_fault(faults: Faults, layout: Layout, model: Model | None) -> str:
     """Return where a density failed first, in the variables of the model."""
     assert faults.first is not None
