@@ -7,13 +7,14 @@ import pytest
 
 import qpaths as qp
 from qpaths.annealing import Population
-from qpaths.arrays import HostStream, TracedStream
+from qpaths.arrays import HostStream, TracedStream, stream_of
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
 from qpaths.recipe import Recipe
-from qpaths.rows import AtMost, evaluator_of, host
+from qpaths.rows import COMPILED, AtMost, Particles, evaluator_of, host, in_blocks, in_pieces
+from qpaths.rows.pieces import here
 from qpaths.rows.traced import of_rows
 from qpaths.search import chain_measure
 
@@ -33,6 +34,66 @@ class Heavy(KernelWrapper):
         if particles.position.shape[0] > 20:
             raise MemoryError("20 particles at most") if evaluator.xp is np else _full()
         return self.kernel.transition(evaluator, beta, particles, randomness, params)
+
+
+@pytest.mark.parametrize("where", [here, COMPILED])
+@pytest.mark.parametrize("size", [1, 4, 11, 20, None])
+def test_pieces_are_joined_in_order(where, size):
+    """With trees in and out, and several rows for each."""
+    rows = {"a": jnp.arange(11.0), "b": jnp.arange(22.0).reshape(11, 2)}
+    sizes = []
+
+    def work(piece):
+        sizes.append(len(piece["a"]))
+        return jnp.repeat(piece["a"], 2), piece["b"] + piece["a"][:, None]
+
+    found, expected = in_pieces(work, rows, size, where), work(rows)
+    jax.tree.map(np.testing.assert_array_equal, found, expected)
+    assert max(sizes[:-1]) == min(size or 11, 11)
+
+
+def test_the_last_piece_is_filled_up():
+    sizes = []
+
+    def work(rows):
+        sizes.append(rows.shape)
+        return 2 * rows
+
+    np.testing.assert_array_equal(in_pieces(work, np.arange(11), iter([4, 4, 2, 4]), is_filled=True), 2 * np.arange(11))
+    assert sizes == [(4,), (4,), (2,), (4,)]
+
+
+def test_what_was_done_before_memory_ran_out_stays():
+    calls, seen, at_most = [], [], AtMost(8, "rows")
+
+    def work(rows):
+        calls.append(rows.tolist())
+        if len(rows) > 4 or (rows[-1] >= 7 and len(rows) > 2):
+            raise MemoryError
+        return rows
+
+    with pytest.warns(UserWarning, match=f"{WORDS} rows at once"):
+        found = in_pieces(work, np.arange(9), at_most, observe=lambda parts, *done: seen.append((len(parts), *done)))
+    np.testing.assert_array_equal(found, np.arange(9))
+    assert calls == [[*range(8)], [0, 1, 2, 3], [4, 5, 6, 7], [4, 5], [6, 7], [8]]
+    assert seen == [(1, 4, 9), (2, 6, 9), (3, 8, 9), (4, 9, 9)]
+    assert at_most.rows == 2
+
+
+@pytest.mark.parametrize("host", [True, False])
+@pytest.mark.parametrize("groups", [1, 2, 3])
+def test_blocks_stay_in_their_group(key, host, groups):
+    array = np.asarray if host else jnp.asarray
+    particles, params = Particles(array(np.arange(6.0)[:, None]), None, None), array(np.arange(1.0, groups + 1))
+    sizes = []
+
+    def move(particles, rows, params):
+        sizes.append((len(particles.position), len(params)))
+        return particles.position * params[:, None]
+
+    found = in_blocks(2, move, particles, stream_of(key, host=host).rows(6), params)
+    np.testing.assert_array_equal(found[:, 0], np.arange(6.0) * np.repeat(params, 6 // groups))
+    assert set(sizes) <= {(2, 1), (1, 1)}
 
 
 @pytest.mark.parametrize("devices", [None, 1])
