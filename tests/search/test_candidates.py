@@ -89,7 +89,7 @@ def groups(num):
 
 
 def test_hyperparameters_of_the_prior_lead_to_optima_and_curvature():
-    path, truth = groups(40)
+    path, truth = groups(15)
     draws = np.asarray(jax.vmap(path.base.sample)(jax.random.split(jax.random.key(0), NUM_OF_BASE)))
     assert drivers_of(map_of_base(draws)) == (0,)
     choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((1,)), 250_000.0)
@@ -128,7 +128,7 @@ def regression(num_rows=80, num_predictors=40):
 
 def test_a_mode_whose_curvature_disagrees_with_the_draws_is_a_start_if_the_base_finds_less():
     log_target, truth = regression()
-    choice = choose(log_target, 41)
+    choice = choose(log_target, 41, num=200, max_cost=100_000.0)
     assert Source.BASE not in [attempt.source for attempt in choice.attempts]
     assert choice.pilot.barrier < 2
     value, error = choice.pilot.mass

@@ -25,7 +25,13 @@ Neither q nor seed nor the number of moves or particles nor the schedule makes a
 """
 
 
-@pytest.mark.parametrize("name", find_all())
+LONG = {"ablation", "atlas", "omniglot_ais", "omniglot_bdmc", "table1"}
+"""Small versions that take four CPU seconds and more; `make test-outside` runs them."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.outside if name in LONG else ()) for name in find_all()]
+)
 def test_smoke(name, tmp_path, caplog, monkeypatch):
     folder = tmp_path / name
     if name in NUM_PROGRAMS:
