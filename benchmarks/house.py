@@ -164,8 +164,8 @@ class House:
         return len(next(named).value.elts)
 
     def twice(self):
-        """Stems of files that occur more than once."""
-        stems = collections.Counter(file.stem for file in self.files if not file.stem.startswith("__"))
+        """Stems of files that occur more than once. Each folder whose members users extend has a `base`."""
+        stems = collections.Counter(file.stem for file in self.files if not re.match("__|base$", file.stem))
         return sum(number > 1 for number in stems.values())
 
     def past_the_door(self):

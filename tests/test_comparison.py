@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 import qpaths as qp
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.remarks import Finding, Stop, Verdict
 
 

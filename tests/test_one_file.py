@@ -25,7 +25,7 @@ class SlowStart(AbstractPointwisePath):
     target: DensityLike = eqx.field(converter=endpoint("target"))
 
     def interpolate(self, beta, log_base, log_target):
-        from qpaths.arrays import namespace
+        from qpaths.core.arrays import namespace
 
         xp = namespace(beta, log_base, log_target)
         share = xp.where((beta >= 0) & (beta <= 1), 0.5 * beta * (1 + beta), xp.nan)
@@ -33,7 +33,7 @@ class SlowStart(AbstractPointwisePath):
         return xp.where(beta == 0, log_base, xp.where(beta == 1, log_target, inside))
 
     def derivative(self, beta, log_base, log_target):
-        from qpaths.arrays import namespace
+        from qpaths.core.arrays import namespace
 
         xp = namespace(beta, log_base, log_target)
         return xp.where((beta >= 0) & (beta <= 1), (0.5 + beta) * (log_target - log_base), xp.nan)
@@ -42,7 +42,7 @@ class SlowStart(AbstractPointwisePath):
 KERNEL = '''
 import equinox as eqx
 import numpy as np
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.kernels.base import AbstractKernel, accept, per_particle
 
 
@@ -75,7 +75,7 @@ from qpaths.algorithms import AbstractAnnealer
 from qpaths.annealing import Population, begin
 from qpaths.rows import stream_for
 from qpaths.results import Result
-from qpaths.standard_errors import importance_log_evidence
+from qpaths.stats.standard_errors import importance_log_evidence
 
 
 class Independent(AbstractAnnealer):
@@ -123,7 +123,7 @@ class Told(Proposer):
 FAMILY = '''
 import jax
 import jax.numpy as jnp
-from qpaths._types import ScalarLike
+from qpaths.core.types import ScalarLike
 from qpaths.families import AbstractExponentialFamily
 
 

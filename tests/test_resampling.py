@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from qpaths.arrays import stream_of
+from qpaths.core.arrays import stream_of
 from qpaths.resampling import SCHEMES, check_scheme, offspring_variance, resample
 
 with np.errstate(divide="ignore"):

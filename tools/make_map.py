@@ -24,44 +24,33 @@ BANDS = {
 ROOMS = {
     "__main__": ("command line", "python -m qpaths"),
     "cli": ("command line", "the qpaths command: evidence, compare, and what paper/ adds"),
-    "plotting": ("extras", "figures of paths and results"),
-    "result_plots": ("extras", "figures of results"),
-    "adapters": ("extras", "models of NumPyro and PyMC, priors as objects, draws, ArviZ, BlackJAX"),
-    "models": ("extras", "decoders: bounds and training"),
-    "testing": ("extras", "check_path, check_kernel, check_algorithm, problems with known answers"),
     "front_door": ("what you call", "evidence: endpoints, checks, limits, verdict"),
     "search": ("what you call", "tune, choose_q, equalize: pilots in, a Recipe out"),
-    "references": ("what you call", "distributions near the target to anneal from: ascents, maps, fits"),
+    "models": ("extras", "decoders: bounds, training"),
+    "testing": ("extras", "check_path, check_kernel, ..."),
+    "adapters.for_blackjax": ("extras", "SMC for BlackJAX"),
+    "adapters": ("extras", "models of NumPyro, PyMC"),
     "algorithms": ("what you call", "AIS, SMC, BDMC, parallel tempering, thermodynamic integration, drive"),
+    "plotting": ("extras", "figures of paths and results"),
     "annealing": ("the engine", "the population, one step, and the only loop over betas"),
     "comparison": ("parts of a run", "compare: Bayes factors"),
-    "results": ("parts of a run", "Result, Status, load_result"),
+    "results": ("parts of a run", "Result, load_result"),
     "recipe": ("parts of a run", "path + schedule + kernel"),
-    "kernels": ("parts of a run", "AbstractKernel, RandomWalk, HMC, MALA, FrozenKernel"),
+    "kernels": ("parts of a run", "RandomWalk, HMC, MALA, frozen"),
+    "references": ("parts of a run", "near the target: ascents, fits"),
+    "io": ("tools", "files and checkpoints"),
     "rows": ("parts of a run", "densities at many points, in pieces: here, on devices, over an executor"),
-    "schedules": ("parts of a run", "which betas"),
-    "next_beta": ("parts of a run", "where an adaptive schedule goes"),
-    "resampling": ("parts of a run", "which particles survive"),
-    "estimators": ("parts of a run", "log evidence from arrays"),
-    "standard_errors": ("parts of a run", "how far it may be off"),
+    "stats": ("parts of a run", "log evidence from arrays, standard errors"),
     "paths": ("mathematics", "AbstractPath, GeometricPath, QPath and the others"),
     "families": ("mathematics", "exponential and q-exponential families"),
-    "deformed": ("mathematics", "log_q, exp_q, power means"),
-    "densities": ("mathematics", "Density: what a user gives"),
-    "numerics": ("mathematics", "stable power means, log-mean-exp, log ESS"),
-    "maps": ("mathematics", "transport maps as chains of layers, and the regression that fits them"),
-    "arrays": ("tools", "the one place that knows NumPy from JAX: loops, random numbers"),
-    "_types": ("tools", "type aliases"),
-    "_checks": ("tools", "of arguments"),
-    "_modules": ("tools", "a base class"),
-    "_random": ("tools", "row by row"),
-    "io": ("tools", "files and checkpoints"),
-    "cost": ("tools", "evaluations"),
-    "autocorrelation": ("tools", "what correlated draws are worth"),
-    "naming": ("tools", "of arrays in trees"),
+    "next_beta": ("parts of a run", "where an adaptive schedule goes"),
+    "deformed": ("mathematics", "log_q, exp_q"),
+    "densities": ("mathematics", "what a user gives"),
+    "maps": ("mathematics", "transport maps"),
+    "resampling": ("parts of a run", "who survives"),
+    "schedules": ("parts of a run", "which betas"),
     "remarks": ("tools", "what a run says"),
-    "status": ("tools", "how a run ended"),
-    "progress": ("tools", "bars and lines"),
+    "core": ("tools", "arrays of NumPy and JAX, numerics, random numbers, types, checks of arguments, cost, progress"),
 }
 """Part of the house and caption of each folder or file; a longer name goes before a shorter one."""
 
@@ -79,7 +68,7 @@ def room_of(module: str) -> str:
 
 
 def floors(layers: list[list[str]]) -> list[list[str]]:
-    """The rooms on each floor, ground floor first; a folder stands where its highest file stands."""
+    """Return the rooms on each floor, ground floor first."""
     height = {room_of(module): rank for rank, modules in enumerate(layers) for module in modules}
     ranks = sorted(set(height.values()))
     return [[room for room in height if height[room] == rank] for rank in ranks]
@@ -105,7 +94,7 @@ def draw(layers: list[list[str]]) -> str:
         ".name{font-family:Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:13px;font-weight:bold;fill:#102027}"
         ".band{font-size:12px;font-weight:bold}.title{font-size:15px;font-weight:bold}</style>",
         f'<rect width="{WIDTH}" height="{y + 8}" fill="white"/>',
-        '<text x="12" y="26" class="title">src/qpaths: a file imports only from the floors below it</text>',
+        '<text x="12" y="26" class="title">src/qpaths: a room imports only from the floors below it</text>',
     ]
     return "\n".join([*head, *parts, "</svg>"]) + "\n"
 

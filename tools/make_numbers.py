@@ -14,14 +14,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from qpaths import MultivariateNormal, MultivariateStudentT, Normal, QPath, StudentT
-from qpaths.arrays import stream_of
-from qpaths.estimators import derivative_moments
+from qpaths.core.arrays import stream_of
+from qpaths.core.numerics import log_ess
 from qpaths.families.nodes import Nodes
 from qpaths.kernels import RandomWalk
-from qpaths.numerics import log_ess
 from qpaths.paths.base import EndpointValues
 from qpaths.rows import evaluator_of
 from qpaths.schedules import LinearSchedule, step_length
+from qpaths.stats.estimators import derivative_moments
 
 FILE = Path(__file__).parents[1] / "docs" / "explorer" / "numbers.json"
 

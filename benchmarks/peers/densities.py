@@ -3,7 +3,7 @@
 `PROBLEMS[name](xp)` takes the namespace that the peer works in. Functions act on the last axis, so that they accept one
 point or a batch. Targets that are given as a base and a target have the base as prior and the ratio as likelihood.
 Only NumPy and SciPy are imported, because every peer's environment has them. The truths are those of
-`benchmarks/suites/public/targets.py`; `tests/test_peers.py` compares the densities with the ones there.
+`benchmarks/suites/public/targets.py`; `tests/benchmarks/test_peers.py` compares the densities with the ones there.
 """
 
 from collections.abc import Callable

@@ -26,7 +26,7 @@ from scipy.special import expit  # noqa: E402
 
 import qpaths as qp  # noqa: E402
 from qpaths.adapters import from_numpyro  # noqa: E402
-from qpaths.autocorrelation import effective_size  # noqa: E402
+from qpaths.stats.autocorrelation import effective_size  # noqa: E402
 
 MODELS = {
     "radon_hierarchical_intercept_noncentered": 2,
@@ -77,7 +77,7 @@ def normal_bridge(log_density, chains, seed):
 
         forward, reverse = log_ratio(mean + noise @ factor.T), log_ratio(used.reshape(-1, dimension))
         forward = np.where(np.isfinite(forward), forward, -np.inf)
-        value = float(qp.estimators.bridge(forward[None], -reverse[None])[0])
+        value = float(qp.stats.bridge(forward[None], -reverse[None])[0])
         there, back = expit(forward - value), expit(value - reverse)
         worth = min(effective_size(back.reshape(used.shape[:2])), back.size)
         variance = np.var(there) / np.mean(there) ** 2 / there.size + np.var(back) / np.mean(back) ** 2 / worth

@@ -21,7 +21,7 @@ from jax.scipy.special import gammaln  # noqa: E402
 from jax.scipy.stats import beta, cauchy, expon, gamma, laplace, norm, t, uniform  # noqa: E402
 
 import qpaths as qp  # noqa: E402
-from qpaths.arrays import stream_of  # noqa: E402
+from qpaths.core.arrays import stream_of  # noqa: E402
 from qpaths.front_door.endpoints import model_path  # noqa: E402
 from qpaths.front_door.inputs import probe  # noqa: E402
 from qpaths.rows import evaluator_of  # noqa: E402

@@ -21,7 +21,7 @@ import qpaths as qp
 from benchmarks.suites.fresh import models as fresh
 from benchmarks.suites.held_out import models as held_out
 from benchmarks.suites.public.targets import PROBLEMS
-from qpaths.arrays import softmax
+from qpaths.core.arrays import softmax
 from qpaths.front_door.endpoints import path_given
 from qpaths.rows import stream_for
 from qpaths.schedules import AdaptiveSchedule

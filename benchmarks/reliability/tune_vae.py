@@ -19,8 +19,8 @@ import jax
 import numpy as np
 
 import qpaths as qp
+from qpaths.core.numerics import log_mean_exp
 from qpaths.models import load_vae, posterior_path, simulate
-from qpaths.numerics import log_mean_exp
 from qpaths.search import tune_chains
 from qpaths.search.chain_search import Search
 

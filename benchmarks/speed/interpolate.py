@@ -21,7 +21,7 @@ import numpy as np
 jax.config.update("jax_enable_x64", True)
 
 import qpaths as qp  # noqa: E402
-from qpaths.numerics import log_power_mean_pair  # noqa: E402
+from qpaths.core.numerics import log_power_mean_pair  # noqa: E402
 
 DELTAS = [0.0] + [sign * d for d in (1e-20, 1e-12, 1e-8, 1e-4, 1e-2, 0.1, 0.5, 1.0, 3.0) for sign in (1, -1)]
 BETAS = [1e-12, 1e-8, 1e-6, 1e-3, 0.05, 0.3, 0.5, 0.7, 0.95, 1 - 1e-3, 1 - 1e-6, 1 - 1e-8, 1 - 1e-12]

@@ -28,7 +28,12 @@ from benchmarks.suites.runner import append, commit, key_of, read, run, show  # 
 from qpaths.maps import Chain  # noqa: E402
 from qpaths.references.reference import Reference  # noqa: E402
 from qpaths.search import start, state  # noqa: E402
-from qpaths.search.proposers import ascents, drivers, known, prior, refined, scans  # noqa: E402
+from qpaths.search.proposers import from_ascents as ascents  # noqa: E402
+from qpaths.search.proposers import from_drivers as drivers  # noqa: E402
+from qpaths.search.proposers import from_known as known  # noqa: E402
+from qpaths.search.proposers import from_prior as prior  # noqa: E402
+from qpaths.search.proposers import from_scans as scans  # noqa: E402
+from qpaths.search.proposers import refined  # noqa: E402
 
 NAMES = ("sonar", "brownian", "lgcp30", "credit", "normal500")
 WANTED = 0.2

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 
 import qpaths as qp
-from qpaths.cost import Cost
+from qpaths.core import Cost
 from qpaths.kernels.base import AbstractKernel, accept, per_particle
 from qpaths.testing import check_kernel
 

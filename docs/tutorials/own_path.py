@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 import qpaths as qp
-from qpaths.arrays import namespace
+from qpaths.core import namespace
 from qpaths.densities import DensityLike, endpoint
 from qpaths.testing import check_path
 

@@ -1,7 +1,6 @@
 # The names of the package, and the modules they live in; `__init__.py` imports each when it is first used.
 from . import adapters as adapters
 from . import algorithms as algorithms
-from . import estimators as estimators
 from . import families as families
 from . import kernels as kernels
 from . import models as models
@@ -13,7 +12,7 @@ from . import results as results
 from . import rows as rows
 from . import schedules as schedules
 from . import search as search
-from . import standard_errors as standard_errors
+from . import stats as stats
 from . import testing as testing
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from jaxtyping import Float
 
-from .arrays import softmax
+from .core import softmax
 from .remarks import Level, Verdict
 from .results import Result, Status
 

@@ -11,9 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
-from ._checks import check_not_nan, is_concrete
-from ._types import FloatArray, RealLike
-from .numerics import log1p, promote_jax
+from .core import FloatArray, RealLike, check_not_nan, is_concrete, log1p, promote_jax
 
 
 def log_q(u: RealLike, q: RealLike) -> FloatArray:

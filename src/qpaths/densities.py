@@ -11,9 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ._modules import replaced
-from ._types import LogDensity, Point, PRNGKey, Sampler, Scalar
-from .status import QpathsError, QpathsTypeError
+from .core import LogDensity, Point, PRNGKey, QpathsError, QpathsTypeError, Sampler, Scalar, replaced
 
 if TYPE_CHECKING:
     Backend: TypeAlias = Literal["jax", "numpy"]

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ._types import Scalar, ScalarLike, Vector
-from .arrays import namespace, quiet, while_loop
+from .core import Scalar, ScalarLike, Vector, namespace, quiet, while_loop
 from .schedules import step_length
 
 

@@ -5,8 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .arrays import is_traced
-from .cost import Cost
+from .core import Cost, is_traced
 from .kernels import AbstractKernel
 from .remarks import Remark
 from .schedules import AbstractSchedule

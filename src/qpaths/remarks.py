@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import is_traced
+from .core import is_traced
 
 
 class Level(enum.StrEnum):

@@ -8,8 +8,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from ._types import AnyArray, Scalar, Vector
-from .arrays import namespace, segment_sum
+from .core import AnyArray, Scalar, Vector, namespace, segment_sum
 
 SCHEMES = ("systematic", "stratified", "multinomial", "residual")
 

@@ -9,14 +9,11 @@ import numpy as np
 from jaxtyping import Float
 
 from . import remarks
-from ._types import Count, Point, PRNGKey, ResultArray
-from .arrays import namespace
-from .cost import Cost
+from .core import CollapsedError as CollapsedError
+from .core import Cost, Count, Point, PRNGKey, ResultArray, log_ess, namespace
+from .core import Status as Status
 from .io import Codec, read, to_jax, write
-from .numerics import log_ess
 from .remarks import Verdict
-from .status import CollapsedError as CollapsedError
-from .status import Status as Status
 
 
 class Stats(TypedDict, total=False):
@@ -41,7 +38,7 @@ class Stats(TypedDict, total=False):
     log_evidence: Required[ResultArray]
     """So far."""
     log_evidence_lag: ResultArray
-    """Its error as far as particles that lag behind the path explain it (`qpaths.standard_errors.Lag`)."""
+    """Its error as far as particles that lag behind the path explain it (`qpaths.stats.standard_errors.Lag`)."""
     increment: ResultArray
     """Mean over the particles of the log increment of their weights."""
     increment_variance: ResultArray
@@ -178,7 +175,7 @@ class Result(eqx.Module):
         of those names, any other is called x. Unconstrained points are in the group `unconstrained_posterior`, the log
         weights before resampling in `sample_stats`. Log evidence, standard error and verdict are attributes.
         """
-        from .adapters.arviz import to_arviz
+        from .adapters import to_arviz
 
         if int(self.status) != Status.OK:
             raise ValueError(

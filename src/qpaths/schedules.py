@@ -10,9 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from ._checks import is_concrete
-from ._types import AnyArray, Scalar, ScalarLike, Vector
-from .arrays import as_float, logsumexp, namespace, quiet, sigmoid
+from .core import AnyArray, Scalar, ScalarLike, Vector, as_float, is_concrete, logsumexp, namespace, quiet, sigmoid
 
 
 class AbstractSchedule(eqx.Module):

@@ -13,7 +13,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.adapters import from_prior
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.remarks import Stop, Verdict
 
 NUM = 1000

@@ -16,13 +16,13 @@ import qpaths as qp
 from qpaths import testing
 from qpaths.algorithms import bdmc, thinned
 from qpaths.annealing import Population, anneal, loop
-from qpaths.annealing.start import _started
-from qpaths.arrays import TracedStream, stream_of
-from qpaths.cost import Cost
+from qpaths.annealing.beginning import _started
+from qpaths.core.arrays import TracedStream, stream_of
+from qpaths.core.cost import Cost
+from qpaths.core.numerics import log_mean_exp
 from qpaths.kernels.base import AbstractKernel, Cloud, Info
-from qpaths.numerics import log_mean_exp
 from qpaths.rows import Evaluator, HostDensities, TracedDensities, layout_of
-from qpaths.standard_errors import few_replicas
+from qpaths.stats.standard_errors import few_replicas
 from qpaths.testing.algorithms import numbers_of_runs
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

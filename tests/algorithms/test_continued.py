@@ -6,8 +6,8 @@ import pytest
 
 import qpaths as qp
 from qpaths.algorithms.continued import Draws, Drift, continued, drift_of, escape_of, size_for
-from qpaths.arrays import HostStream
-from qpaths.cost import Cost
+from qpaths.core.arrays import HostStream
+from qpaths.core.cost import Cost
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.factors import LeapfrogParams
 from qpaths.rows import evaluator_of

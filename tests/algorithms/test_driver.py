@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths import progress
 from qpaths.algorithms import driver
 from qpaths.annealing import Annealing
+from qpaths.core import progress
 
 KEY = jax.random.key(3)
 

@@ -11,7 +11,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.algorithms.tempering import swap_probability
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Info
 from qpaths.schedules import respace
 from qpaths.testing import GridWorld
@@ -30,7 +30,7 @@ def _chances(path, probability):
     world = jax.vmap(path.features)(jnp.arange(4))
     features = jax.tree.map(lambda leaf: leaf[STATES.T], world)
     log_product = jnp.sum(path.log_density_from(BETAS[:, None], features), axis=0)
-    return probability(*qp.estimators.neighbor_log_ratios(path, BETAS, features)), log_product
+    return probability(*qp.stats.neighbor_log_ratios(path, BETAS, features)), log_product
 
 
 def _flipped(forward, reverse):
@@ -223,8 +223,8 @@ def test_the_result_keeps_its_promises(key):
     assert result.status == qp.Status.OK
     assert "Parallel tempering" in result.summary()
     np.testing.assert_allclose(result.stats["log_evidence"][-1], result.log_evidence)
-    forward, reverse = qp.estimators.neighbor_log_ratios(path, result.betas, result.features)
-    np.testing.assert_allclose(jnp.sum(qp.estimators.bridge(forward, reverse)), result.log_evidence)
+    forward, reverse = qp.stats.neighbor_log_ratios(path, result.betas, result.features)
+    np.testing.assert_allclose(jnp.sum(qp.stats.bridge(forward, reverse)), result.log_evidence)
     np.testing.assert_allclose(jax.vmap(path.features)(result.samples).log_target, result.features.log_target[-1])
     again = SAMPLER.run(path, key=key)
     np.testing.assert_array_equal(result.samples, again.samples)

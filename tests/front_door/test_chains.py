@@ -8,7 +8,7 @@ from scipy.special import ndtr
 from scipy.stats import cauchy
 
 import qpaths as qp
-from qpaths.arrays import stream_of
+from qpaths.core.arrays import stream_of
 from qpaths.densities import as_density, has_gradient
 from qpaths.front_door.chains import drifting
 from qpaths.remarks import DrawsFinding

@@ -15,8 +15,9 @@ import qpaths as qp
 from qpaths.algorithms.continued import Drift
 from qpaths.algorithms.identities import Control, Identities
 from qpaths.algorithms.islands import Islands, run_islands
-from qpaths.arrays import stack, stream_of
-from qpaths.cost import Cost
+from qpaths.core.arrays import stack, stream_of
+from qpaths.core.cost import Cost
+from qpaths.core.numerics import log_mean_exp
 from qpaths.front_door import batches
 from qpaths.front_door.checks.balance import Balance, balance
 from qpaths.front_door.checks.drift import drift_of_draws
@@ -24,11 +25,10 @@ from qpaths.front_door.endpoints import path_given
 from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import SCORES_COST, Limits
-from qpaths.numerics import log_mean_exp
 from qpaths.remarks import Confirmation, Finding, Level, Note, Stop, Verdict
 from qpaths.results import Status
 from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of
-from qpaths.standard_errors import ErrorParts
+from qpaths.stats.standard_errors import ErrorParts
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
 BUDGET = 80_000

@@ -10,7 +10,7 @@ import pytest
 from jax.scipy.stats import cauchy, norm
 
 import qpaths as qp
-from qpaths.arrays import stream_of
+from qpaths.core.arrays import stream_of
 from qpaths.front_door.endpoints import model_path
 from qpaths.front_door.exchange import Axes, draws_inside, moved_draws, sign_probability, step_sizes
 from qpaths.front_door.inputs import base_alone, log_mass, probe

@@ -9,7 +9,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.kernels.base import AbstractKernel
 from qpaths.remarks import Finding, Note
 

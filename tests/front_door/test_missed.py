@@ -7,7 +7,7 @@ import pytest
 import qpaths as qp
 from qpaths.algorithms.identities import Identities
 from qpaths.algorithms.islands import Islands
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.front_door.checks.scans import missed_modes
 from qpaths.rows import evaluator_of
 

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths._modules import replaced
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
+from qpaths.core.modules import replaced
 from qpaths.io import Codec, classes_around, parts_of
 from qpaths.paths import GeometricPath
 from qpaths.recipe import Recipe

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.io import Codec, read, write
 
 

@@ -10,9 +10,9 @@ import pytest
 from scipy import stats
 
 import qpaths as qp
-from qpaths._random import quantiles
 from qpaths.annealing import Population
-from qpaths.arrays import HostStream, stream_of
+from qpaths.core.arrays import HostStream, stream_of
+from qpaths.core.random import quantiles
 from qpaths.io import Codec, classes_around
 from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.factors import times

@@ -8,7 +8,7 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import Population
-from qpaths.arrays import stream_of
+from qpaths.core.arrays import stream_of
 from qpaths.kernels import KernelWrapper
 from qpaths.rows import Evaluator, HostDensities, Layout
 from qpaths.testing import check_algorithm, check_kernel

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.maps import Bends, Chain, Conditional, Drivers, Inverse, Permute, Pulls, Rotate, Scale, Triangular
 from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedDensities

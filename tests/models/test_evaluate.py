@@ -10,7 +10,7 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import anneal
-from qpaths.arrays import TracedStream, stream_of
+from qpaths.core.arrays import TracedStream, stream_of
 from qpaths.kernels.base import grouped
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import (

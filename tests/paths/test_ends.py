@@ -7,7 +7,7 @@ import pytest
 
 import qpaths as qp
 from qpaths import paths
-from qpaths.arrays import to_host
+from qpaths.core.arrays import to_host
 from tests.paths import test_parametric, test_pointwise
 
 NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(1.5, 1.0)

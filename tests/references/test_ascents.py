@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.references.ascents import find_modes, with_more_modes
 from qpaths.references.climb import End, climb
 from qpaths.remarks import Refusal

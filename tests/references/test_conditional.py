@@ -7,8 +7,8 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths.arrays import quiet, stream_of
-from qpaths.numerics import log_ess
+from qpaths.core.arrays import quiet, stream_of
+from qpaths.core.numerics import log_ess
 from qpaths.references.conditional import conditional_design
 from qpaths.references.drivers import find_direction, find_drivers, rotation_to
 from qpaths.rows import evaluator_of

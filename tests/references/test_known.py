@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.references.ascents import Mode
 from qpaths.references.climb import ByDifferences
 from qpaths.references.known import Sample, distinct, missing_mass

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.maps import Bends, Chain, Conditional
 from qpaths.references.components import Component
 from qpaths.references.fitting import fit_reference, has_groups, looks_bimodal

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.stats import kstest
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
+from qpaths.core.numerics import log_ess
 from qpaths.maps import Chain, Triangular
-from qpaths.numerics import log_ess
 from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedDensities
 from qpaths.references.shapes import fit_shapes, num_shaped

@@ -8,7 +8,7 @@ from scipy.special import logsumexp
 from scipy.stats import kstest, norm
 
 import qpaths as qp
-from qpaths.arrays import HostStream, TracedStream
+from qpaths.core.arrays import HostStream, TracedStream
 from qpaths.maps import Chain, Marginal, Permute, Scale
 from qpaths.references.components import Component
 from qpaths.references.wells import fit_mixtures, fit_wells, masses, modes, scan

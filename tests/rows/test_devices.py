@@ -14,8 +14,8 @@ import pytest
 
 import qpaths as qp
 from qpaths.annealing import on_devices
-from qpaths.arrays import HostStream
-from qpaths.cost import Cost
+from qpaths.core.arrays import HostStream
+from qpaths.core.cost import Cost
 from qpaths.kernels import AbstractKernel
 from qpaths.kernels.base import Info
 from qpaths.rows import ShardedRows, evaluator_of

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import stream_of
+from qpaths.core.arrays import stream_of
 from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, clear_cache, evaluator_of, layout_of
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

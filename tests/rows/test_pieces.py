@@ -7,7 +7,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.annealing import Population
-from qpaths.arrays import HostStream, TracedStream, stream_of
+from qpaths.core.arrays import HostStream, TracedStream, stream_of
 from qpaths.kernels import FrozenKernel
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.kernels.wrapper import KernelWrapper

@@ -7,7 +7,7 @@ import pytest
 from jax.scipy.stats import norm
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.front_door.call_state import CLASSES
 from qpaths.io import Codec, parts_of
 from qpaths.maps import Conditional, Rotate, Triangular

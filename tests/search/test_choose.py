@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import stream_of
-from qpaths.numerics import log_ess
+from qpaths.core.arrays import stream_of
+from qpaths.core.numerics import log_ess
 from qpaths.rows import evaluator_of
 from qpaths.search import ess_heuristic
 from qpaths.search.compare import Contest, compare, with_delta

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from qpaths.numerics import log_ess, log_power_mean_pair
+from qpaths.core.numerics import log_ess, log_power_mean_pair
 from qpaths.search import ess_heuristic, rho_rule
 
 RATIOS = -np.square(np.random.default_rng(0).normal(size=400) - 3)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import HostStream
+from qpaths.core.arrays import HostStream
 from qpaths.search.pilot import _KEPT, _MOST_MOVES, run_pilot
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

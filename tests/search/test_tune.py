@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.arrays import HostStream, stream_of
-from qpaths.cost import Cost
+from qpaths.core.arrays import HostStream, stream_of
+from qpaths.core.cost import Cost
 from qpaths.kernels.frozen import shared
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.recipe import Recipe

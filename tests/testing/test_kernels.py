@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.cost import Cost
+from qpaths.core.cost import Cost
 from qpaths.kernels import KernelWrapper
 from qpaths.testing import NoRejection, StaleBeta, check_kernel
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.cost import Cost
-from qpaths.numerics import log_ess
+from qpaths.core.cost import Cost
+from qpaths.core.numerics import log_ess
 from qpaths.paths.base import EndpointValues
 from qpaths_paper.experiments.fig_varying_n import subsample
 from qpaths_paper.harness.registry import find

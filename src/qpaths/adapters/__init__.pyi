@@ -1,4 +1,6 @@
-from .blackjax import as_blackjax as as_blackjax
+from .arviz import to_arviz as to_arviz
+from .draws import read_draws as read_draws
+from .for_blackjax import as_blackjax as as_blackjax
 from .model import Model as Model
 from .numpyro import from_numpyro as from_numpyro
 from .priors import from_prior as from_prior

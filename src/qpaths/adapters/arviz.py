@@ -5,10 +5,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._types import Point, PRNGKey
-from ..arrays import stream_of, to_host
-from ..naming import named_leaves
-from ..numerics import log_ess
+from ..core import Point, PRNGKey, log_ess, named_leaves, stream_of, to_host
 from ..resampling import resample
 from .model import Model
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._types import Point
+from ..core import Point
 
 
 def read_draws(draws: Any, variables: dict[str, tuple[int, ...]] | None) -> Point:

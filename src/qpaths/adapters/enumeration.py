@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..status import QpathsError
+from ..core import QpathsError
 
 MOST_COMBINATIONS = 1024
 """Values of discrete variables together in one table of a sum."""

@@ -7,8 +7,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._types import Point
-from ..arrays import stack, to_host
+from ..core import Point, stack, to_host
 from ..densities import Density
 from ..rows import AtMost, in_pieces
 

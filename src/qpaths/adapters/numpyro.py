@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..status import QpathsTypeError
+from ..core import QpathsTypeError
 from .discrete_sites import DiscreteSites, Trace
 from .distributions import discrete_elements, from_numpyro_distribution
 from .free import free_of, is_free

@@ -11,10 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import takes_two
+from ..core import QpathsError, QpathsTypeError, takes_two
 from ..densities import Backend, Density, ask
 from ..rows import Identity
-from ..status import QpathsError, QpathsTypeError
 from .distributions import Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
 from .model import Model, Named

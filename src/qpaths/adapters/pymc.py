@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..status import QpathsTypeError
+from ..core import QpathsTypeError
 from .distributions import refuse_discrete
 from .model import Model, Named
 

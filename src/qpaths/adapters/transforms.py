@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import namespace, quiet
+from ..core import namespace, quiet
 
 
 class Bounded(NamedTuple):

@@ -5,22 +5,17 @@ from typing import Any
 import equinox as eqx
 from jaxtyping import Float
 
-from .._checks import check_chunk_size, check_num
-from .._types import AnyArray, Point, Scalar
-from ..annealing import Annealing, Population, State, anneal, begin
-from ..annealing.freezing import frozen, pilot_params
-from ..arrays import RandomKey
-from ..cost import Cost
+from ..annealing import Annealing, Population, State, anneal, begin, frozen, pilot_params
+from ..core import AnyArray, Cost, Point, RandomKey, Scalar, check_chunk_size, check_num, log_mean_exp
 from ..kernels import AbstractKernel
-from ..numerics import log_mean_exp
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..results import Result, Stats
 from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
-from ..standard_errors import importance_log_evidence
+from ..stats import importance_log_evidence
 from .base import AbstractAnnealer
-from .checks import raise_fault
+from .raising import raise_fault
 
 _PILOT_PARTICLES = 64, 512
 

@@ -9,8 +9,7 @@ from typing import Any
 import equinox as eqx
 
 from ..annealing import Annealing, State, anneal
-from ..arrays import RandomKey
-from ..cost import Cost
+from ..core import Cost, RandomKey
 from ..paths import AbstractPath
 from ..results import Result, Stats
 

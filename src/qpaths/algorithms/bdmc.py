@@ -6,17 +6,27 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._checks import check_num, is_concrete
-from .._types import Point, Scalar, Vector
 from ..annealing import Annealing, Fault, anneal
-from ..arrays import HostStream, RandomKey, namespace, quiet, softmax, to_host
+from ..core import (
+    HostStream,
+    Point,
+    RandomKey,
+    Scalar,
+    Vector,
+    check_num,
+    is_concrete,
+    namespace,
+    quiet,
+    softmax,
+    to_host,
+)
 from ..densities import evaluate
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Reversed
 from ..results import BoundsResult, Result, Status
 from ..rows import Devices, Layout, as_devices, layout_of, stream_for
 from ..schedules import AbstractSchedule, FixedSchedule
-from ..standard_errors import few_replicas
+from ..stats import few_replicas
 from .ais import AIS, check_chains, lower_bound
 from .thinned import thinned_se, thinned_starts, thinning_of
 

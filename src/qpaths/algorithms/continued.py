@@ -12,11 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Rows
-from ..arrays import one_thread, quiet
-from ..cost import Cost
-from ..kernels import FrozenKernel
-from ..kernels.factors import LeapfrogParams
+from ..core import Cost, Rows, one_thread, quiet
+from ..kernels import FrozenKernel, LeapfrogParams
 from ..rows import Evaluator
 
 _CHAINS, _MOVES = (64, 512), (8, 64)

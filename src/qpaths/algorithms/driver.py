@@ -9,14 +9,11 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._types import PRNGKey
-from ..annealing import Annealing, State, anneal
-from ..annealing.loop import Recorded
-from ..arrays import stack, to_host
+from ..annealing import Annealing, Recorded, State, anneal
+from ..core import Clock, PRNGKey, Show, display, line_of, stack, stages_left, to_host
 from ..io import Checkpoint, Codec, by_name, classes_around, parts_of
 from ..kernels import FrozenKernel
 from ..paths import AbstractPath
-from ..progress import Clock, Show, display, line_of, stages_left
 from ..results import Result, Status
 from .base import AbstractAnnealer
 

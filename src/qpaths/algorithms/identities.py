@@ -11,9 +11,8 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Rows, Vector
 from ..annealing import Annealing, State
-from ..arrays import quiet, softmax
+from ..core import Rows, Vector, quiet, softmax
 
 _FEWEST = 20
 """Draws for each dimension, below which virials do not explain scores."""

@@ -9,18 +9,15 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Point
 from ..annealing import Annealing, State, anneal
-from ..arrays import logsumexp, stack, to_host
-from ..cost import Cost
+from ..core import Cost, Point, log_mean_exp, logsumexp, stack, to_host
 from ..kernels import AbstractKernel
-from ..numerics import log_mean_exp
 from ..recipe import Recipe
-from ..references.reference import Reference
+from ..references import Reference
 from ..remarks import Verdict
 from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, together
-from ..standard_errors import ErrorParts, few_replicas, pareto_shape
+from ..stats import ErrorParts, few_replicas, pareto_shape
 from .identities import Control, Identities, identities
 from .smc import SMC
 

@@ -5,25 +5,22 @@ from typing import Any
 import equinox as eqx
 import jax
 
-from .._checks import check_num
-from ..arrays import RandomKey, namespace, quiet
-from ..cost import Cost
-from ..estimators import (
-    DerivativeMoments,
-    bridge,
-    derivative_moments,
-    neighbor_log_ratios,
-    stepping_stone,
-    thermodynamic_integration,
-)
+from ..core import Cost, RandomKey, check_num, log_ess, namespace, quiet
 from ..kernels import AbstractKernel
-from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..recipe import check_parts
 from ..results import Result, Stats
 from ..rows import Evaluator, evaluator_of, stream_for
-from ..standard_errors import jackknife_se
-from .checks import raise_fault
+from ..stats import (
+    DerivativeMoments,
+    bridge,
+    derivative_moments,
+    jackknife_se,
+    neighbor_log_ratios,
+    stepping_stone,
+    thermodynamic_integration,
+)
+from .raising import raise_fault
 from .tempering import KEPT, Record, Tempering, merge_chains, temper
 
 
@@ -80,7 +77,7 @@ class ParallelTempering(eqx.Module):
         """Run all rounds.
 
         The samples are the states at beta = 1 of the last round, replica by replica, with equal weights. `features` are
-        those of the states at all betas, for `qpaths.estimators`.
+        those of the states at all betas, for `qpaths.stats.estimators`.
         """
         evaluator, stream = self.begin(path, key=key)
         return self.finish(evaluator, temper(self, evaluator, stream))

@@ -11,9 +11,8 @@ import equinox as eqx
 import jax
 from jax import Array
 
-from .._types import Point
 from ..annealing import anneal_groups
-from ..arrays import HostStream, TracedStream, is_traced, stack
+from ..core import HostStream, Point, TracedStream, is_traced, stack
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..rows import evaluator_of, layout_of, together

@@ -4,11 +4,19 @@ from typing import Any
 
 import equinox as eqx
 
-from .._checks import check_chunk_size, check_num, is_concrete
-from .._types import Scalar, ScalarLike
 from ..annealing import Annealing, Population, State, begin
-from ..arrays import RandomKey, is_traced, namespace, quiet
-from ..cost import Cost
+from ..core import (
+    Cost,
+    RandomKey,
+    Scalar,
+    ScalarLike,
+    check_chunk_size,
+    check_num,
+    is_concrete,
+    is_traced,
+    namespace,
+    quiet,
+)
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import check_parts
@@ -16,9 +24,9 @@ from ..resampling import check_scheme
 from ..results import Result, Stats
 from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractSchedule
-from ..standard_errors import dominance, genealogy_se
+from ..stats import dominance, genealogy_se
 from .base import AbstractAnnealer
-from .checks import raise_fault
+from .raising import raise_fault
 
 
 class SMC(AbstractAnnealer):

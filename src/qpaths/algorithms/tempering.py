@@ -10,16 +10,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._types import AnyArray, FloatArray
-from ..annealing import Fault, first_fault
-from ..annealing.population import invalid_draws
-from ..arrays import is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
-from ..estimators import neighbor_log_ratios
-from ..kernels import AbstractKernel
-from ..kernels.base import Cloud, grouped
+from ..annealing import Fault, first_fault, invalid_draws
+from ..core import AnyArray, FloatArray, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
+from ..kernels import AbstractKernel, Cloud, grouped
 from ..results import Status
 from ..rows import Evaluator, Particles
 from ..schedules import respace
+from ..stats import neighbor_log_ratios
 
 KEPT = 64
 """States per chain and beta that the kernel is fitted to, spread over a round; for the first, draws from the base."""

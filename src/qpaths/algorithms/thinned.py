@@ -5,15 +5,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._types import AnyArray, Point, Rows, Scalar, Vector
-from ..annealing.population import invalid_draws
-from ..arrays import namespace, one_thread, quiet, to_host
-from ..cost import Cost
-from ..kernels import HMC, AbstractKernel, RandomWalk
-from ..kernels.base import Cloud, grouped
+from ..annealing import invalid_draws
+from ..core import AnyArray, Cost, Point, Rows, Scalar, Vector, namespace, one_thread, quiet, to_host
+from ..kernels import HMC, AbstractKernel, Cloud, RandomWalk, grouped
 from ..paths import AbstractPath, Reversed
 from ..rows import Particles, evaluator_of, on_host
-from ..standard_errors import few_replicas
+from ..stats import few_replicas
 
 _WALKS, _FEWEST_CHAINS = 8, 16
 _FEWEST_MOVES = 20

@@ -6,21 +6,16 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._checks import check_num, is_concrete
-from .._types import AnyArray
 from ..annealing import Fault, anneal
-from ..arrays import RandomKey, namespace, quiet
-from ..cost import Cost
-from ..estimators import DerivativeMoments, check_rule, moments_from, thermodynamic_integration
-from ..numerics import log_mean_exp
+from ..core import AnyArray, Cost, RandomKey, check_num, is_concrete, log_mean_exp, namespace, quiet
 from ..paths import AbstractPath
 from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule
-from ..standard_errors import few_replicas
+from ..stats import DerivativeMoments, check_rule, few_replicas, moments_from, thermodynamic_integration
 from .base import AbstractAnnealer
-from .checks import raise_fault
 from .pt import ParallelTempering, moments_of
+from .raising import raise_fault
 from .replicates import replicate
 from .tempering import temper
 
@@ -33,7 +28,7 @@ class ThermodynamicIntegration(eqx.Module):
 
     Args:
         sampler: An annealer such as `SMC` or `AIS`, or `ParallelTempering`.
-        rule: `"corrected"`, `"simpson"` or `"trapezoid"`, as in `qpaths.estimators.thermodynamic_integration`.
+        rule: `"corrected"`, `"simpson"` or `"trapezoid"`, as in `qpaths.stats.estimators.thermodynamic_integration`.
         num_replicates: Independent runs. The log evidence is their mean, and its standard error comes from their
             spread. `betas` and `stats` are averages; `ess` is the sum.
 

@@ -37,9 +37,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._checks import check_num
-from .._types import PRNGKey, Scalar
-from ..numerics import log_mean_exp
+from ..core import PRNGKey, Scalar, check_num, log_mean_exp
 from ..paths import AbstractPath
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 

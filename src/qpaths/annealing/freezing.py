@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ..arrays import namespace
+from ..core import namespace
 from ..kernels import FrozenKernel
 from .loop import Annealing, Recorded
 from .population import State

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import is_traced
+from ..core import is_traced
 from .loop import Annealing, Record, Recorded, anneal
 from .population import State
 

@@ -15,17 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._modules import Module
-from .._types import AnyArray, ScalarLike
-from ..arrays import is_traced, one_thread, quiet, segment_sum, stack, to_host
-from ..estimators import moments_from
+from ..core import AnyArray, Module, ScalarLike, is_traced, log_ess, one_thread, quiet, segment_sum, stack, to_host
 from ..kernels import AbstractKernel
 from ..next_beta import next_beta
-from ..numerics import log_ess
 from ..paths import AbstractPath
 from ..results import Status
 from ..rows import BLOCK, AtMost, Evaluator, rows_at_once
 from ..schedules import step_length
+from ..stats import moments_from
 from .population import Population, State
 
 Recorded: TypeAlias = Any

@@ -11,10 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Rows
-from ..arrays import TracedRows, TracedStream
-from ..kernels import AbstractKernel
-from ..kernels.base import Info
+from ..core import Rows, TracedRows, TracedStream
+from ..kernels import AbstractKernel, Info
 from ..rows import Evaluator, OnDevices, Particles, ShardedRows, evaluator_of, gathered, in_pieces, portable
 
 

@@ -8,17 +8,27 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
-from .._modules import Module
-from .._types import AnyArray, Count, Rows, Scalar, ScalarLike, Vector
-from ..arrays import cond, map_rows, namespace, quiet
-from ..cost import Cost
-from ..kernels import AbstractKernel
-from ..kernels.base import Cloud, grouped
-from ..numerics import log_ess, log_mean_exp
+from ..core import (
+    AnyArray,
+    Cost,
+    Count,
+    Module,
+    Rows,
+    Scalar,
+    ScalarLike,
+    Vector,
+    cond,
+    log_ess,
+    log_mean_exp,
+    map_rows,
+    namespace,
+    quiet,
+)
+from ..kernels import AbstractKernel, Cloud, grouped
 from ..resampling import offspring_variance, resample
 from ..results import Status
 from ..rows import COMPILED, DerivedDensity, Evaluator, Particles, faults_of_call, in_blocks, in_pieces, taken
-from ..standard_errors import Lag, dominance
+from ..stats import Lag, dominance
 from . import on_devices
 
 

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._checks import is_concrete
-from .._types import Point, PRNGKey, Scalar, ScalarLike
+from ..core import Point, PRNGKey, Scalar, ScalarLike, is_concrete
 from .dual import solve_dual
 
 Parameters: TypeAlias = tuple[Array, ...]

@@ -11,10 +11,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
-from .._checks import is_concrete
-from .._types import FloatArray, PRNGKey, RealLike, Scalar, ScalarLike
+from ..core import FloatArray, PRNGKey, RealLike, Scalar, ScalarLike, is_concrete
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_between, check_finite, check_numbers, check_positive
+from .parameters import check_between, check_finite, check_numbers, check_positive
 
 
 class Poisson(AbstractExponentialFamily):

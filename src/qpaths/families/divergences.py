@@ -7,10 +7,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import FloatArray, Scalar, ScalarLike
+from ..core import FloatArray, Scalar, ScalarLike, log_power_mean_pair, promote_jax
 from ..deformed import log_q_of_exp
 from ..densities import DensityLike
-from ..numerics import log_power_mean_pair, promote_jax
 from .nodes import Nodes
 
 

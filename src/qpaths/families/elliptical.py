@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import jax.scipy.linalg as jsl
 from jax import Array
 
-from .._types import Scalar, ScalarLike
+from ..core import Scalar, ScalarLike, log_gamma_ratio, promote_jax
 from ..deformed import log_exp_delta, log_q_of_exp
-from ..numerics import log_gamma_ratio, promote_jax
 
 
 def log_normalizer(delta: ScalarLike, dimension: int) -> Scalar:

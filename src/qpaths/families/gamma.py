@@ -4,11 +4,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import PRNGKey, Scalar, ScalarLike
-from ..numerics import log1p
+from ..core import PRNGKey, Scalar, ScalarLike, log1p
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_numbers, check_positive
 from .dual import solve_root
+from .parameters import check_numbers, check_positive
 
 
 class Gamma(AbstractExponentialFamily):

@@ -8,10 +8,10 @@ import jax.scipy.linalg as jsl
 from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
-from .._types import PRNGKey, Scalar, ScalarLike
+from ..core import PRNGKey, Scalar, ScalarLike
 from .base import AbstractExponentialFamily, Parameters
-from .checks import check_finite, check_numbers, check_positive, cholesky
 from .elliptical import mix_scatter, symmetric_inverse
+from .parameters import check_finite, check_numbers, check_positive, cholesky
 
 
 class Normal(AbstractExponentialFamily):

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import FloatArray, Point, PRNGKey, Scalar, ScalarLike
+from ..core import FloatArray, Point, PRNGKey, Scalar, ScalarLike
 from ..densities import DensityLike, draw, evaluate
 
 

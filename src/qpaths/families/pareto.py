@@ -5,10 +5,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._types import PRNGKey, Scalar, ScalarLike
+from ..core import PRNGKey, Scalar, ScalarLike
 from ..deformed import log_exp_delta, log_q_of_exp
 from .base import Parameters, ScaledMember
-from .checks import check_between, check_finite, check_numbers, check_positive
+from .parameters import check_between, check_finite, check_numbers, check_positive
 from .q_family import AbstractQExponentialFamily, q_from_shape
 
 

@@ -6,11 +6,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._checks import is_concrete
-from .._types import Scalar, ScalarLike
+from ..core import Scalar, ScalarLike, is_concrete
 from ..deformed import log_exp_delta, log_q_of_exp
 from .base import AbstractFamily, Parameters
-from .checks import check_between, check_positive
+from .parameters import check_between, check_positive
 
 
 class AbstractQExponentialFamily(AbstractFamily):

@@ -7,12 +7,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._types import PRNGKey, Scalar, ScalarLike
+from ..core import PRNGKey, Scalar, ScalarLike, promote_jax
 from ..deformed import log_q_of_exp
-from ..numerics import promote_jax
 from . import elliptical
 from .base import Parameters, ScaledMember
-from .checks import check_between, check_finite, check_numbers, check_positive
+from .parameters import check_between, check_finite, check_numbers, check_positive
 from .q_family import AbstractQExponentialFamily
 
 

@@ -8,10 +8,10 @@ import jax.scipy.linalg as jsl
 from jax import Array
 from jaxtyping import ArrayLike, Float, Real
 
-from .._types import PRNGKey, Scalar, ScalarLike
+from ..core import PRNGKey, Scalar, ScalarLike
 from . import elliptical
 from .base import Parameters, ScaledMember
-from .checks import check_finite, check_numbers, check_positive, cholesky
+from .parameters import check_finite, check_numbers, check_positive, cholesky
 from .q_family import AbstractQExponentialFamily, q_from_df
 from .q_gaussian import AbstractQGaussian
 

@@ -4,10 +4,9 @@ import time
 import warnings
 from typing import Any
 
-from ..algorithms.islands import NUM_ISLANDS, run_islands
-from ..cost import Cost
+from ..algorithms import NUM_ISLANDS, run_islands
+from ..core import Cost, Show
 from ..io import Checkpoint
-from ..progress import Show
 from ..remarks import Remark
 from ..rows import LostWorkersError
 from .call_state import CallState

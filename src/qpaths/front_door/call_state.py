@@ -6,17 +6,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import maps
-from .._types import PRNGKey
-from ..algorithms.identities import Identities
-from ..algorithms.islands import Islands, cost_of_islands
-from ..cost import Cost
+from ..algorithms import Identities, Islands, cost_of_islands
+from ..core import Cost, PRNGKey
 from ..io import Checkpoint, Codec, classes_around, parts_of
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath, GeometricPath, QPath
 from ..recipe import Recipe
-from ..references.ascents import Mode
-from ..references.components import Component
-from ..references.reference import Reference
+from ..references import Component, Mode, Reference
 from ..results import REMARKS
 from ..rows import Layout
 from ..schedules import FixedSchedule

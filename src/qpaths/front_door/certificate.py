@@ -4,9 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._types import Point
 from ..algorithms import BDMC
-from ..cost import Cost
+from ..core import Cost, Point
 from ..densities import is_numpy
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath

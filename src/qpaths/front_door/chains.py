@@ -6,9 +6,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import quiet
-from ..autocorrelation import effective_size
+from ..core import quiet
 from ..rows import OneDensity, Particles
+from ..stats import effective_size
 from .exchange import NUM_MOVES, Axes, moved_draws, step_sizes
 
 _MOST = 2048

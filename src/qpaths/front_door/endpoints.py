@@ -12,9 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import takes_two
-from ..adapters.model import Model
-from ..adapters.priors import from_prior
+from ..adapters import Model, from_prior
+from ..core import PointFaultError, QpathsTypeError, named_leaves, takes_two
 from ..densities import (
     Backend,
     Density,
@@ -29,11 +28,9 @@ from ..densities import (
     is_numpy,
     marked,
 )
-from ..naming import named_leaves
 from ..paths import AbstractPath, GeometricPath
 from ..results import Result
 from ..rows import Evaluator, Layout, describe, key_type, layout_of, shape_of
-from ..status import PointFaultError, QpathsTypeError
 
 _NUM_LOOKED = 128
 """Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""

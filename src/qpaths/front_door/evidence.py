@@ -9,15 +9,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from .._types import LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Simulator
-from ..adapters.model import Model
-from ..cost import Cost
+from ..adapters import Model
+from ..core import Cost, LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Show, Simulator, display
 from ..densities import Backend, DensityLike
 from ..io import Checkpoint, by_name
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
-from ..progress import Show, display
-from ..references.known import distinct
+from ..references import distinct
 from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
 from ..rows import Evaluator, Faults, Layout, LostWorkersError, evaluator_of, rejecting, spread_over, stream_for

@@ -7,8 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..kernels import HMC, RandomWalk
-from ..kernels.gradient import LeapfrogParams
+from ..kernels import HMC, LeapfrogParams, RandomWalk
 from ..rows import OneDensity, Particles
 
 Matrix = Float[np.ndarray, "n d"]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
-from ..algorithms.islands import FEW_SURVIVE, Islands
-from ..numerics import log_ess
+from ..algorithms import FEW_SURVIVE, Islands
+from ..core import log_ess
 from ..recipe import Recipe
 from ..remarks import Finding, Note, Refusal, Remark
-from ..standard_errors import ErrorParts
+from ..stats import ErrorParts
 
 _RARE_WITH_GRADIENT, _RARE = 0.4, 0.1
 """Acceptance rates below which moves are said to be rarely accepted."""

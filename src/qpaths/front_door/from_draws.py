@@ -9,18 +9,13 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import LogDensity, PRNGKey
-from ..adapters.draws import read_draws
-from ..adapters.model import Model
-from ..arrays import quiet, sigmoid, stream_of
-from ..autocorrelation import effective_size, r_hat
-from ..cost import Cost
+from ..adapters import Model, read_draws
+from ..core import Cost, LogDensity, PRNGKey, quiet, sigmoid, stream_of
 from ..densities import DensityLike, as_density, has_gradient, marked
-from ..estimators import bridge
 from ..remarks import DrawsFinding, DrawsNote, Note, Remark, Verdict
 from ..results import Result, Status
 from ..rows import Faults, HostDensities, Layout, OneDensity, rejecting
-from ..standard_errors import importance_log_evidence
+from ..stats import bridge, effective_size, importance_log_evidence, r_hat
 from .chains import drifting
 from .endpoints import marked_if_blind, path_given, with_names
 from .problem import check_faults, first_fault

@@ -7,15 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._types import Point, Rows
-from ..arrays import quiet, sigmoid, to_host
+from ..core import Point, PointFaultError, Rows, quiet, sigmoid, to_host
 from ..densities import DensityLike, as_text, called, evaluate, has_gradient, is_numpy
-from ..estimators import bridge
-from ..paths.base import EndpointValues
-from ..references.fitting import fit_reference
+from ..paths import EndpointValues
+from ..references import fit_reference
 from ..remarks import Finding, Note, Remark
 from ..rows import Evaluator, Faults, HostDensities, OneDensity, Particles, faults_of_call, rejecting
-from ..status import PointFaultError
+from ..stats import bridge
 from .sampler import coordinate_names, listed, sampler_findings
 
 _NUM_DRAWN = 512

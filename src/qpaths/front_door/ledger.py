@@ -2,7 +2,7 @@
 
 import time
 
-from ..cost import Cost
+from ..core import Cost
 from .limits import Limits
 
 

@@ -4,8 +4,8 @@ import math
 import numbers
 from typing import Any, NamedTuple
 
-from ..algorithms.islands import NUM_ISLANDS, Islands, cost_of_islands
-from ..cost import Cost
+from ..algorithms import NUM_ISLANDS, Islands, cost_of_islands
+from ..core import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
 

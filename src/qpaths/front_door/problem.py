@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..adapters.model import Model
+from ..adapters import Model
 from ..densities import as_text, has_gradient
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath

@@ -7,15 +7,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import quiet
+from ..core import quiet
 from ..densities import Density
-from ..references.climb import End, climb
-from ..references.components import Component
-from ..references.curves import fit_map
-from ..references.reference import Reference
+from ..references import Component, End, Reference, climb, fit_map
 from ..remarks import Refusal
 from ..rows import Layout
-from ..search.choices import BASE_SHARE
+from ..search import BASE_SHARE
 
 Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]

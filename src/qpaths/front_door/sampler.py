@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import quiet, sigmoid
+from ..core import quiet, sigmoid
 from ..remarks import Finding, Remark
 from ..rows import Layout, OneDensity
 from .exchange import MOST_SQUARED, Axes, Column, Matrix, draws_inside, moved_draws, sign_probability, step_sizes

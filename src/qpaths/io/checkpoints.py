@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import namespace
-from ..rows.devices import ShardedRows
+from ..core import namespace
+from ..rows import ShardedRows
 from .codec import Codec
 from .storage import read, write
 

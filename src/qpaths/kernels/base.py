@@ -7,10 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._modules import Module
-from .._types import RealLike, Rows, Scalar
-from ..arrays import namespace, scan
-from ..cost import Cost
+from ..core import Cost, Module, RealLike, Rows, Scalar, namespace, scan
 from ..rows import Evaluator, Particles
 from .factors import per_particle as per_particle
 from .rules import Cloud as Cloud

@@ -11,9 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import AnyArray, RealLike, Rows
-from ..arrays import HostRows, namespace
-from ..cost import Cost
+from ..core import AnyArray, Cost, HostRows, RealLike, Rows, namespace
 from ..paths import AbstractPath
 from ..rows import Evaluator, Layout, Particles
 from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._types import AnyArray, Rows
-from ..arrays import namespace, quiet
-from ..numerics import geometric_mean
+from ..core import AnyArray, Rows, geometric_mean, namespace, quiet
 
 _RIDGE, _CONSPICUOUS = 1e-2, 1.5
 """Added to a variance of about one, and how many times more than noise a direction must differ from the others."""

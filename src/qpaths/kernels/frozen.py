@@ -8,9 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._types import AnyArray, RealLike
-from ..arrays import namespace
-from ..cost import Cost
+from ..core import AnyArray, Cost, RealLike, namespace
 from .base import AbstractKernel, Cloud
 from .wrapper import KernelWrapper
 

@@ -10,10 +10,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from .._checks import is_concrete
-from .._types import AnyArray, RealLike, Rows, Scalar, ScalarLike
-from ..arrays import namespace, quiet, scan, softmax
-from ..cost import Cost
+from ..core import AnyArray, Cost, RealLike, Rows, Scalar, ScalarLike, is_concrete, namespace, quiet, scan, softmax
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, grouped, weighted_moments
 from .factors import LeapfrogParams as LeapfrogParams

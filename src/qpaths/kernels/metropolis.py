@@ -5,10 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jaxtyping import Float
 
-from .._checks import is_concrete
-from .._types import AnyArray, RealLike, Rows, ScalarLike, Vector
-from ..arrays import namespace
-from ..cost import Cost
+from ..core import AnyArray, Cost, RealLike, Rows, ScalarLike, Vector, is_concrete, namespace
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
 from .factors import cholesky_or_diagonal, factors_between, per_particle, times

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 import jax
 from jaxtyping import Bool, Float
 
-from .._types import AnyArray, RealLike, Rows, Vector
-from ..arrays import namespace, quiet, softmax
-from ..numerics import log_ess
+from ..core import AnyArray, RealLike, Rows, Vector, log_ess, namespace, quiet, softmax
 from ..rows import Evaluator, Particles, ShardedRows
 
 
@@ -92,7 +90,7 @@ def accept(
     Examples:
         >>> import jax, numpy as np, qpaths as qp
         >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), qp.Normal(0.0, 1.0))
-        >>> stream = qp.arrays.stream_of(jax.random.key(0), host=True)
+        >>> stream = qp.core.stream_of(jax.random.key(0), host=True)
         >>> evaluator = qp.rows.evaluator_of(path, stream, with_slopes=False)
 
         >>> old, new = (evaluator.particles(np.full((1, 1), x), with_slopes=False) for x in (0.0, 1.0))

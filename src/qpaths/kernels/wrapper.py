@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from .._types import RealLike, Rows, Scalar
-from ..cost import Cost
+from ..core import Cost, RealLike, Rows, Scalar
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info
 

@@ -5,6 +5,10 @@ from .conditional import Conditional, Pulls
 from .features import CLIP, AbstractFeatures, Bends, Drivers, features_of
 from .linear import Permute, Rotate, Scale, Triangular
 from .marginal import Marginal, Student
+from .regression import clear_terms as clear_terms
+from .regression import least_squares as least_squares
+from .regression import mean_and_log_scale as mean_and_log_scale
+from .regression import solved as solved
 
 __all__ = [
     "CLIP",

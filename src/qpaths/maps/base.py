@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 
-from .._modules import Module
-from .._types import Rows, Vector
-from ..arrays import namespace
+from ..core import Module, Rows, Vector, namespace
 
 
 class At(NamedTuple):

@@ -14,9 +14,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from .._modules import Module
-from .._types import AnyArray, FloatArray, Rows
-from ..arrays import namespace
+from ..core import AnyArray, FloatArray, Module, Rows, namespace
 from .base import AbstractLayer, At
 from .features import AbstractFeatures
 

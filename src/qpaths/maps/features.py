@@ -6,9 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from .._modules import Module
-from .._types import AnyArray, FloatArray, Rows
-from ..arrays import namespace
+from ..core import AnyArray, FloatArray, Module, Rows, namespace
 
 CLIP = 12.0
 """Standard deviations beyond which a coordinate bends the later ones no further, so that nothing overflows far out."""

@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from .._types import AnyArray, Rows
-from ..arrays import namespace, one_thread
+from ..core import AnyArray, Rows, namespace, one_thread
 from .base import AbstractLayer, At
 
 _BLOCK = 128

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 
 from jaxtyping import Float
 
-from .._modules import Module
-from .._types import AnyArray, Rows, Vector
-from ..arrays import logsumexp, namespace
+from ..core import AnyArray, Module, Rows, Vector, logsumexp, namespace
 
 
 class Marginal(Module):

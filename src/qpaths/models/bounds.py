@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Shaped
 
+from ..core import log_mean_exp
 from ..io import Codec, read, to_jax, write
-from ..numerics import log_mean_exp
 from ..results import Status
 
 

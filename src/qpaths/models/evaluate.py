@@ -16,14 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from .._types import AnyArray, Point, PRNGKey
-from ..algorithms import AIS, BDMC
-from ..algorithms.replicates import at_bases, at_targets, run_many
+from ..algorithms import AIS, BDMC, at_bases, at_targets, run_many
 from ..annealing import State
-from ..kernels import AbstractKernel
-from ..kernels.frozen import shared
+from ..core import AnyArray, Clock, Point, PRNGKey, display
+from ..kernels import AbstractKernel, shared
 from ..paths import AbstractPath
-from ..progress import Clock, display
 from ..rows import (
     AtMost,
     Devices,

@@ -12,8 +12,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Shaped
 
-from .._checks import is_concrete
-from .._types import Point, PRNGKey, Scalar, ScalarLike
+from ..core import Point, PRNGKey, Scalar, ScalarLike, is_concrete
 
 
 @runtime_checkable

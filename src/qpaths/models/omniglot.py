@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import PRNGKey
+from ..core import PRNGKey
 from .vae import NUM_PIXELS
 
 _CANONICAL = {"data": 24_345, "testdata": 8_070}

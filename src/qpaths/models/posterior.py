@@ -9,7 +9,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import Point, PRNGKey, Scalar, ScalarLike
+from ..core import Point, PRNGKey, Scalar, ScalarLike
 from ..densities import DensityLike, as_density, as_pytree
 from ..paths import AbstractPath, GeometricPath, QPath
 from .networks import Decoder, check_pixels

@@ -6,14 +6,9 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jaxtyping import Float, Int
 
-from .._types import AnyArray, Point, RealLike, Rows, Scalar
-from ..algorithms import BDMC
-from ..algorithms.ais import check_chains
-from ..arrays import RandomKey, namespace
-from ..kernels import HMC
-from ..kernels.base import Cloud, Info
-from ..kernels.gradient import LeapfrogParams
-from ..kernels.wrapper import KernelWrapper
+from ..algorithms import BDMC, check_chains
+from ..core import AnyArray, Point, RandomKey, RealLike, Rows, Scalar, namespace
+from ..kernels import HMC, Cloud, Info, KernelWrapper, LeapfrogParams
 from ..paths import AbstractPath
 from ..results import BoundsResult, Result
 from ..rows import Evaluator, Particles

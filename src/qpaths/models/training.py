@@ -13,10 +13,9 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float, Int, Shaped
 
-from .._types import PRNGKey, Scalar
 from ..algorithms import ThermodynamicObjective, iwae
+from ..core import Clock, PRNGKey, Scalar, display
 from ..io import Checkpoint, by_name
-from ..progress import Clock, display
 from ..rows import AtMost
 from ..schedules import LogUniformSchedule
 from .networks import check_rows

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Shaped
 
-from .._types import PRNGKey
+from ..core import PRNGKey
 from .networks import BernoulliDecoder, Layer, Network
 from .posterior import DiagonalNormal
 from .weights import checked, read_arrays, stack_of, write_arrays

@@ -3,6 +3,8 @@
 from .alpha_projection import AlphaProjectionPath as AlphaProjectionPath
 from .base import AbstractPath as AbstractPath
 from .base import AbstractPointwisePath as AbstractPointwisePath
+from .base import EndpointSlopes as EndpointSlopes
+from .base import EndpointValues as EndpointValues
 from .base import Ordered as Ordered
 from .escort import EscortMomentPath as EscortMomentPath
 from .gelman_meng import GelmanMengPath as GelmanMengPath
@@ -11,6 +13,6 @@ from .geometric import GeometricPath as GeometricPath
 from .moment import MomentPath as MomentPath
 from .parameter_mean import ParameterMeanPath as ParameterMeanPath
 from .parametric import AbstractParametricPath as AbstractParametricPath
-from .power_mean import ArithmeticPath as ArithmeticPath
-from .power_mean import QPath as QPath
+from .q_path import ArithmeticPath as ArithmeticPath
+from .q_path import QPath as QPath
 from .reversed import Reversed as Reversed

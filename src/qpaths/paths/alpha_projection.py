@@ -5,10 +5,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._checks import is_concrete
-from .._types import ScalarLike
-from ..families.base import AbstractExponentialFamily, Parameters, check_same_family, mix
-from ..families.dual import solve_root
+from ..core import ScalarLike, is_concrete
+from ..families import AbstractExponentialFamily, Parameters, check_same_family, mix, solve_root
 from .moment import check_member
 from .parametric import AbstractParametricPath
 

@@ -11,10 +11,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._checks import check_beta, is_concrete
-from .._modules import Module
-from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
-from ..arrays import namespace, quiet
+from ..core import (
+    FloatArray,
+    Module,
+    Point,
+    PRNGKey,
+    RealLike,
+    Scalar,
+    ScalarLike,
+    check_beta,
+    is_concrete,
+    namespace,
+    quiet,
+)
 from ..densities import Density, DensityLike, draw, evaluate
 
 Features = TypeVar("Features")
@@ -93,7 +102,7 @@ class AbstractPath(Module, Generic[Features]):
     def derivatives_from(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the log density in beta, from the features of a point.
 
-        The second gives the slope of the mean derivative; see `qpaths.estimators.derivative_moments`.
+        The second gives the slope of the mean derivative; see `qpaths.stats.estimators.derivative_moments`.
         """
         beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
         return jax.jvp(lambda b: self.derivative_from(b, features), (beta,), (jnp.ones_like(beta),))

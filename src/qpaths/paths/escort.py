@@ -4,9 +4,8 @@ from typing import Any
 
 import equinox as eqx
 
-from .._types import ScalarLike
-from ..families.base import check_same_family
-from ..families.q_family import AbstractQExponentialFamily
+from ..core import ScalarLike
+from ..families import AbstractQExponentialFamily, check_same_family
 from .moment import check_member
 from .parametric import AbstractParametricPath
 

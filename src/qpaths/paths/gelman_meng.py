@@ -7,12 +7,22 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import is_concrete
-from .._types import FloatArray, Point, PRNGKey, RealLike, Scalar, ScalarLike
-from ..arrays import namespace, quiet
+from ..core import (
+    FloatArray,
+    Point,
+    PRNGKey,
+    RealLike,
+    Scalar,
+    ScalarLike,
+    is_concrete,
+    log_power_mean_pair,
+    namespace,
+    power_mean_pair_shares,
+    promote,
+    quiet,
+)
 from ..densities import DensityLike, draw, endpoint
-from ..families.base import ScaledMember, power_mean_member
-from ..numerics import log_power_mean_pair, power_mean_pair_shares, promote
+from ..families import ScaledMember, power_mean_member
 from .base import AbstractPointwisePath
 
 

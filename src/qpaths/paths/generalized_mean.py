@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import FloatArray, RealLike
+from ..core import FloatArray, RealLike, promote_jax
 from ..densities import DensityLike, as_pytree, endpoint
-from ..numerics import promote_jax
 from .base import AbstractPointwisePath
 
 

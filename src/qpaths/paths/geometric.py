@@ -2,9 +2,9 @@
 
 import equinox as eqx
 
-from .._types import ScalarLike
+from ..core import ScalarLike
 from ..densities import DensityLike, endpoint
-from .power_mean import AbstractPowerMeanPath, QPath
+from .q_path import AbstractPowerMeanPath, QPath
 
 
 class GeometricPath(AbstractPowerMeanPath):

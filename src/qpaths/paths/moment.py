@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from .._types import ScalarLike
-from ..families.base import AbstractExponentialFamily, check_same_family
+from ..core import ScalarLike
+from ..families import AbstractExponentialFamily, check_same_family
 from .parametric import AbstractParametricPath
 
 

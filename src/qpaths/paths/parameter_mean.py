@@ -7,10 +7,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from .._types import ScalarLike
+from ..core import ScalarLike
 from ..densities import as_pytree
-from ..families.base import AbstractFamily, Parameters, check_same_family, mix
-from ..families.dual import solve_root
+from ..families import AbstractFamily, Parameters, check_same_family, mix, solve_root
 from .moment import check_member
 from .parametric import AbstractParametricPath
 

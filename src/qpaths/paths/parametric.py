@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._checks import check_beta, is_concrete
-from .._types import FloatArray, Point, RealLike, ScalarLike
+from ..core import FloatArray, Point, RealLike, ScalarLike, check_beta, is_concrete
 from ..densities import evaluate
 from .base import AbstractPath, inside
 

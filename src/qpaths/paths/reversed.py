@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from .._checks import check_beta
-from .._types import FloatArray, Point, RealLike, ScalarLike
+from ..core import FloatArray, Point, RealLike, ScalarLike, check_beta
 from ..densities import DensityLike
 from .base import AbstractPath
 

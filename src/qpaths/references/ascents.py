@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .. import maps
-from ..arrays import one_thread, quiet, softmax
+from ..core import one_thread, quiet, softmax
 from ..remarks import Refusal
 from .climb import Climbable, Climbed, End, Scale, Starts, climb, joined, minus_hessians
 from .components import Component

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import one_thread, quiet
+from ..core import one_thread, quiet
 from .climb import minus_hessians
 from .drivers import rotation_to
 from .fitting import HostRows, Matrix

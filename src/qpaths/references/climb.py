@@ -12,9 +12,8 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..arrays import quiet
-from ..cost import Cost
-from ..paths.base import EndpointSlopes
+from ..core import Cost, quiet
+from ..paths import EndpointSlopes
 from ..rows import Evaluator, Layout, Particles
 
 Starts = Float[np.ndarray, "s d"]

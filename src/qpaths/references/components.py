@@ -5,9 +5,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from .._modules import Module
-from .._types import Rows, Vector
-from ..arrays import namespace
+from ..core import Module, Rows, Vector, namespace
 from ..maps import At, Chain, Marginal, Student, Triangular
 from ..remarks import Shape
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import one_thread, quiet
+from ..core import one_thread, quiet
 from ..rows import Evaluator
 from .climb import minus_hessians
 from .drivers import find_direction, find_drivers, rotation_to

@@ -10,8 +10,7 @@ from typing import Any
 
 import jax
 
-from .._types import Point, Rows, Vector
-from ..arrays import quiet
+from ..core import Point, Rows, Vector, quiet
 from ..densities import DensityLike
 from ..maps import Chain
 from ..rows import DerivedDensity, Layout, PlainDensities

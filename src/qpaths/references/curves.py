@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ..arrays import one_thread, quiet
-from ..maps import Bends, Chain, Conditional, Permute, Pulls, Scale
-from ..maps.regression import clear_terms, least_squares
+from ..core import one_thread, quiet
+from ..maps import Bends, Chain, Conditional, Permute, Pulls, Scale, clear_terms, least_squares
 from ..remarks import Refusal
 from .components import Component
 from .fitting import Fit, HostRows, Matrix, degrees_of_freedom, fit_reference, looks_bimodal

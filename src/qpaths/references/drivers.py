@@ -9,8 +9,7 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Rows
-from ..arrays import quiet
+from ..core import Rows, quiet
 
 _FEWEST = 50
 """Draws among which drivers are looked for."""

@@ -6,9 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import quiet
+from ..core import geometric_mean, quiet
 from ..maps import Chain
-from ..numerics import geometric_mean
 from ..remarks import Refusal
 from .components import Component
 

@@ -9,9 +9,8 @@ import math
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import one_thread, quiet
-from ..maps import Chain, Rotate, Triangular
-from ..maps.regression import mean_and_log_scale
+from ..core import one_thread, quiet
+from ..maps import Chain, Rotate, Triangular, mean_and_log_scale
 from .blocks import Blocks
 from .fitting import HostRows, Matrix
 

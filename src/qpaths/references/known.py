@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import logsumexp, one_thread, quiet, sigmoid, softmax
+from ..core import logsumexp, one_thread, quiet, sigmoid, softmax
 from ..rows import Evaluator
 from .ascents import Mode, component_at
 

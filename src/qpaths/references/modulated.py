@@ -5,9 +5,19 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import one_thread, quiet
-from ..maps import Chain, Conditional, Drivers, Permute, Rotate, Scale, features_of
-from ..maps.regression import least_squares, mean_and_log_scale, solved
+from ..core import one_thread, quiet
+from ..maps import (
+    Chain,
+    Conditional,
+    Drivers,
+    Permute,
+    Rotate,
+    Scale,
+    features_of,
+    least_squares,
+    mean_and_log_scale,
+    solved,
+)
 from .components import Component
 from .fitting import HostRows, Matrix
 

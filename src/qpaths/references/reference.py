@@ -10,9 +10,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from .._modules import Module
-from .._types import AnyArray, Point, PRNGKey, Rows, Scalar, Vector
-from ..arrays import TracedStream, logsumexp, namespace, quiet
+from ..core import AnyArray, Module, Point, PRNGKey, Rows, Scalar, TracedStream, Vector, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
 from ..maps import Chain, Inverse
 from ..rows import AbstractDensities, DerivedDensity, Evaluator, Layout

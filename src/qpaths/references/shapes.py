@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..arrays import logsumexp, one_thread, quiet
+from ..core import logsumexp, one_thread, quiet
 from ..rows import Evaluator
 from .components import Component
 from .wells import fit_mixtures, scan

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..arrays import logsumexp, quiet
+from ..core import logsumexp, quiet
 from ..maps import Chain, Marginal, Permute, Scale, Triangular
 from ..rows import Evaluator
 from .components import Component

@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
-from .._types import Rows, Vector
+from ..core import Rows, Vector
 from ..densities import DensityLike
 
 

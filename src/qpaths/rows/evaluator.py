@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from .._types import FloatArray, Point, RealLike, Rows
-from ..arrays import to_host
+from ..core import FloatArray, Point, RealLike, Rows, to_host
 from ..densities import DensityLike
-from ..paths.base import AbstractPath, EndpointSlopes, EndpointValues
-from ..paths.reversed import Reversed
+from ..paths import AbstractPath, EndpointSlopes, EndpointValues, Reversed
 from .derived import DerivedDensity, inner_of
 from .layout import Layout
 

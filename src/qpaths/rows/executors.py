@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import one_thread
+from ..core import one_thread
 from .packing import pack, unpack
 from .workers import Workers, check_versions, versions
 

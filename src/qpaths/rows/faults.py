@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._types import Rows
-from ..arrays import quiet
+from ..core import Rows, quiet
 
 _current: contextvars.ContextVar["Faults | None"] = contextvars.ContextVar("faults", default=None)
 

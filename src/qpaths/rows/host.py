@@ -12,8 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Rows
-from ..arrays import HostStream, in_precision, is_double, to_host
+from ..core import HostStream, Rows, in_precision, is_double, to_host
 from ..densities import DensityLike, called, is_numpy, sampler_of
 from .evaluator import PlainDensities
 from .executors import spread_of_call

@@ -8,12 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import AnyArray, Point
-from ..arrays import namespace
+from ..core import AnyArray, Point, QpathsError, QpathsTypeError, namespace
 from ..densities import called, evaluate, is_numpy, sampler_of
-from ..paths.base import AbstractPath
-from ..paths.reversed import Reversed
-from ..status import QpathsError, QpathsTypeError
+from ..paths import AbstractPath, Reversed
 from .derived import inner_of
 
 _MOST_LAYOUTS = 8

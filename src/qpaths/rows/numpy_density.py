@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ..core import QpathsError
 from ..densities import PointError, called, check_real
-from ..status import QpathsError
 from .executors import BATCH, spread_of_call
 from .faults import faults_of_call
 from .identity import Identity

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..arrays import HostRows, namespace
+from ..core import HostRows, namespace
 
 Found = TypeVar("Found")
 Each = Callable[[Any, list[Any]], list[Any]]

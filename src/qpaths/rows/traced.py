@@ -11,8 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from .._types import Rows
-from ..arrays import TracedStream
+from ..core import Rows, TracedStream
 from ..densities import DensityLike, evaluate, sampler_of
 from .evaluator import PlainDensities
 from .layout import Layout

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ..arrays import HostStream, TracedStream, is_traced, stream_of
+from ..core import HostStream, TracedStream, is_traced, stream_of
 from .derived import DerivedDensity
 from .evaluator import AbstractDensities, Evaluator, forward
 from .host import HostDensities

@@ -1,5 +1,6 @@
 """Choosing q, schedule, kernel and reference from pilot runs; what comes out is frozen before the run that counts."""
 
+from .choices import BASE_SHARE as BASE_SHARE
 from .choose import choose_q as choose_q
 from .equalize import Equalized as Equalized
 from .equalize import equalize as equalize

@@ -8,17 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from .._types import Point
-from ..algorithms import AIS, BDMC
-from ..algorithms.bdmc import REVERSE
-from ..algorithms.checks import raise_fault
-from ..algorithms.replicates import at_bases, at_targets, run_many
+from ..algorithms import AIS, BDMC, REVERSE, at_bases, at_targets, raise_fault, run_many
 from ..annealing import State, anneal_groups
-from ..arrays import namespace, to_host
+from ..core import Point, log_mean_exp, namespace, to_host
 from ..densities import as_pytree
-from ..kernels import HMC, FrozenKernel
-from ..kernels.frozen import shared
-from ..numerics import log_mean_exp
+from ..kernels import HMC, FrozenKernel, shared
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe
 from ..rows import AtMost, in_pieces

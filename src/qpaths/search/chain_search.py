@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..arrays import sigmoid
-from ..kernels import HMC, FrozenKernel
-from ..kernels.gradient import LeapfrogParams
+from ..core import sigmoid
+from ..kernels import HMC, FrozenKernel, LeapfrogParams
 from ..recipe import Recipe
 from ..rows import layout_of
 from ..schedules import FixedSchedule, respace

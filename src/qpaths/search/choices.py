@@ -5,14 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._modules import replaced
-from ..cost import Cost
+from ..core import Cost, replaced
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
-from ..references.ascents import Mode
-from ..references.coordinates import MappedDensities
-from ..references.known import distinct
-from ..references.reference import Reference
+from ..references import MappedDensities, Mode, Reference, distinct
 from ..remarks import Confirmation, Finding, Note, Refusal, Remark, Shape, Source
 from .pilot import Pilot
 

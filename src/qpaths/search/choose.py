@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_num
-from .._types import PRNGKey
-from ..arrays import quiet, to_host
+from ..core import PRNGKey, check_num, quiet, to_host
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered, QPath
 from ..recipe import check_parts

@@ -7,15 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_num
 from ..algorithms import SMC
 from ..annealing import anneal
-from ..cost import Cost
+from ..core import Cost, check_num
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..results import Status
 from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, FixedSchedule, respace
-from ..standard_errors import few_replicas
+from ..stats import few_replicas
 
 DELTAS = (0.0, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
 """Values of 1 - q that are worth comparing, half a decade apart."""

@@ -6,10 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_num
-from .._types import AnyArray, Point, PRNGKey
 from ..algorithms import BDMC
-from ..arrays import to_host
+from ..core import AnyArray, Point, PRNGKey, check_num, to_host
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
 from ..rows import stream_for

@@ -4,13 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import quiet, softmax
-from ..references.blocks import LARGEST, NUM_HESSIANS, Blocks, find_blocks, hessians_at
-from ..references.components import Component
-from ..references.curves import best_fit, fit_map, slopes_of
-from ..references.fitting import Fit, HostRows, fit_in_noise
-from ..references.frames import find_frame
-from ..references.reference import Reference
+from ..core import quiet, softmax
+from ..references import (
+    LARGEST,
+    NUM_HESSIANS,
+    Blocks,
+    Component,
+    Fit,
+    HostRows,
+    Reference,
+    best_fit,
+    find_blocks,
+    find_frame,
+    fit_in_noise,
+    fit_map,
+    hessians_at,
+    slopes_of,
+)
 from ..remarks import Shape
 from ..rows import Evaluator
 from .pilot import Pilot

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_num
-from ..arrays import RandomKey
-from ..cost import Cost
+from ..core import Cost, RandomKey, check_num
 from ..densities import as_pytree
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered

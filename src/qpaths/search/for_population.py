@@ -5,12 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import RandomKey
-from ..cost import Cost
+from ..core import Cost, RandomKey
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
-from ..references.ascents import Mode
+from ..references import Mode
 from ..remarks import Finding, Note, Refusal, Remark
 from ..rows import stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace

@@ -5,9 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from .._checks import check_num
-from ..arrays import RandomKey, quiet, stream_of
-from ..numerics import log_ess, log_power_mean_pair
+from ..core import RandomKey, check_num, log_ess, log_power_mean_pair, quiet, stream_of
 
 _EXACT = 1e-10
 """Loss at which restarts end: the effective share is within 1e-5 of what is wanted, far less than its own noise."""

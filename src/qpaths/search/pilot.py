@@ -8,16 +8,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from .._types import AnyArray, Rows
 from ..algorithms import SMC
-from ..annealing import State, anneal
-from ..annealing.freezing import frozen, pilot_params
-from ..annealing.loop import Annealing, find_next
-from ..arrays import to_host
-from ..cost import Cost
+from ..annealing import Annealing, State, anneal, find_next, frozen, pilot_params
+from ..core import AnyArray, Cost, Rows, to_host
 from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
-from ..references.reference import Reference
+from ..references import Reference
 from ..results import Result
 from ..schedules import AbstractSchedule
 from . import shares

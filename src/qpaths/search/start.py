@@ -6,11 +6,10 @@ mass than another one is wrong, however short its path. What was tried comes out
 
 from typing import Any
 
-from ..cost import Cost
+from ..core import Cost
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, GeometricPath
-from ..references.ascents import Ascents, Mode, find_modes
-from ..references.climb import FEWEST_DIFFERENCES, climbable
+from ..references import FEWEST_DIFFERENCES, Ascents, Mode, climbable, find_modes
 from ..remarks import Refusal
 from ..rows import evaluator_of
 from .choices import Choice

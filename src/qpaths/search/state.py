@@ -6,15 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..cost import Cost
+from ..core import Cost
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
-from ..references.ascents import Ascents, Mode
-from ..references.blocks import Blocks
-from ..references.climb import climbable
-from ..references.components import Component
-from ..references.known import distinct
-from ..references.reference import Reference, share_lost, share_outside
+from ..references import Ascents, Blocks, Component, Mode, Reference, climbable, distinct, share_lost, share_outside
 from ..remarks import Confirmation, Refusal, Shape, Source
 from ..rows import evaluator_of
 from ..schedules import AdaptiveSchedule

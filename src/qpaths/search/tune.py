@@ -2,8 +2,7 @@
 
 from typing import Any, TypedDict, Unpack
 
-from .._checks import check_num
-from ..arrays import RandomKey
+from ..core import RandomKey, check_num
 from ..kernels import AbstractKernel
 from ..recipe import Recipe
 from .chain_search import Search

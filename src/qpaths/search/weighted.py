@@ -4,14 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import quiet
+from ..core import log_ess, quiet
 from ..kernels import AbstractKernel
-from ..numerics import log_ess
 from ..paths import AbstractPath
-from ..references.components import Component
-from ..references.modulated import Design
+from ..references import Component, Design
 from ..rows import Evaluator, evaluator_of
-from ..standard_errors import tail_index
+from ..stats import tail_index
 
 POOREST, GOOD, ENOUGH, FINE = 0.005, 0.2, 0.5, 0.8
 """Effective share of draws below which a fit is not worth a pilot, above which it is good enough, above which its draws

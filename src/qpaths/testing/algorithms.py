@@ -6,10 +6,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from .._types import PRNGKey, ScalarLike
-from ..algorithms.replicates import replicate
-from ..arrays import TracedStream, stack
-from ..numerics import log_mean_exp
+from ..algorithms import replicate
+from ..core import PRNGKey, ScalarLike, TracedStream, log_mean_exp, stack
 from ..paths import AbstractPath, GeometricPath
 from ..results import Status
 from .problems import gaussian

@@ -10,13 +10,23 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from .._types import AnyArray, PRNGKey, RealLike, Rows, Scalar, ScalarLike, Vector
 from ..annealing import Annealing, Population, State, anneal
-from ..arrays import namespace, quiet, stream_of, to_host
-from ..cost import Cost
+from ..core import (
+    AnyArray,
+    Cost,
+    PRNGKey,
+    RealLike,
+    Rows,
+    Scalar,
+    ScalarLike,
+    Vector,
+    namespace,
+    quiet,
+    stream_of,
+    to_host,
+)
 from ..densities import Density
-from ..kernels import AbstractKernel
-from ..kernels.base import Cloud, Info, accept
+from ..kernels import AbstractKernel, Cloud, Info, accept
 from ..paths import AbstractPath
 from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
 

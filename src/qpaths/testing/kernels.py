@@ -8,15 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import PRNGKey, Rows
 from ..annealing import Population, State
-from ..arrays import stream_of, to_host
-from ..cost import Cost
+from ..core import Cost, PRNGKey, Rows, stream_of, to_host
 from ..densities import Density
 from ..families import MultivariateNormal
 from ..io import Codec, classes_around, parts_of
-from ..kernels import HMC, AbstractKernel
-from ..kernels.base import Cloud
+from ..kernels import HMC, AbstractKernel, Cloud
 from ..paths import GeometricPath
 from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
 

@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Point, PRNGKey
-from ..arrays import quiet, to_host
+from ..core import Point, PRNGKey, quiet, to_host
 from ..paths import AbstractParametricPath, AbstractPath, AbstractPointwisePath, Reversed
 from ..rows import Evaluator, HostDensities, Layout
 from .differences import close, is_off, stencil

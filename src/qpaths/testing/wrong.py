@@ -5,12 +5,9 @@ from typing import Any
 
 import equinox as eqx
 
-from .._types import FloatArray, Point, RealLike, ScalarLike
-from ..arrays import namespace
+from ..core import FloatArray, Point, RealLike, ScalarLike, log_power_mean_pair, namespace
 from ..densities import DensityLike, endpoint
-from ..kernels import KernelWrapper
-from ..kernels.base import Info
-from ..numerics import log_power_mean_pair
+from ..kernels import Info, KernelWrapper
 from ..paths import AbstractPath, AbstractPointwisePath
 from ..rows import Evaluator, Particles
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from qpaths._types import PRNGKey, Scalar, ScalarLike
+from qpaths.core.types import PRNGKey, Scalar, ScalarLike
 from qpaths.families.nodes import Nodes
 from qpaths.paths import AbstractPath
 

@@ -10,10 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpaths._types import PRNGKey
 from qpaths.algorithms import SMC
 from qpaths.annealing import State, anneal
-from qpaths.arrays import namespace, quiet
+from qpaths.core.arrays import namespace, quiet
+from qpaths.core.types import PRNGKey
 from qpaths.densities import DensityLike
 from qpaths.kernels import RandomWalk
 from qpaths.next_beta import next_beta

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpaths._types import PRNGKey
+from qpaths.core.types import PRNGKey
 from qpaths.densities import Density
 from qpaths.kernels import RandomWalk
 from qpaths.recipe import Recipe

@@ -4,10 +4,10 @@ from typing import Any
 
 import equinox as eqx
 
-from qpaths._types import FloatArray, RealLike
-from qpaths.arrays import namespace, quiet
+from qpaths.core.arrays import namespace, quiet
+from qpaths.core.numerics import log_power_mean_pair, power_mean_pair_derivative, power_mean_pair_shares
+from qpaths.core.types import FloatArray, RealLike
 from qpaths.densities import DensityLike, endpoint
-from qpaths.numerics import log_power_mean_pair, power_mean_pair_derivative, power_mean_pair_shares
 from qpaths.paths import AbstractPointwisePath
 from qpaths.paths.base import EndpointValues
 

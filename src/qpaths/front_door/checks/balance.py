@@ -5,9 +5,8 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ...algorithms.islands import Islands
-from ...arrays import quiet
-from ...numerics import log_mean_exp
+from ...algorithms import Islands
+from ...core import log_mean_exp, quiet
 from ...remarks import Finding
 from ...rows import Evaluator
 from ..limits import NUM_JUMPS, NUM_PROBES, SCORES_COST

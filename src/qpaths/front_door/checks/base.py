@@ -7,13 +7,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...algorithms.islands import Islands
-from ...arrays import softmax
-from ...cost import Cost
+from ...algorithms import Islands
+from ...core import Cost, log_ess, softmax
 from ...kernels import AbstractKernel
-from ...numerics import log_ess
 from ...recipe import Recipe
-from ...references.ascents import Mode
+from ...references import Mode
 from ...remarks import Remark
 from ...rows import Evaluator
 from ..ledger import Ledger

@@ -5,13 +5,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..._types import Rows
-from ...algorithms.continued import Draws, Drift, continued, size_for
-from ...algorithms.islands import Islands
-from ...arrays import softmax
-from ...cost import Cost
+from ...algorithms import Draws, Drift, Islands, continued, size_for
+from ...core import Cost, Rows, log_ess, softmax
 from ...kernels import FrozenKernel
-from ...numerics import log_ess
 from ...recipe import Recipe
 from ...remarks import Finding
 from ...rows import evaluator_of

@@ -4,10 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ...cost import Cost
-from ...references.ascents import Mode, modes_at
-from ...references.climb import TYPICAL_GRADIENTS, climbable
-from ...references.known import Sample, distinct, missing_mass
+from ...core import Cost
+from ...references import TYPICAL_GRADIENTS, Mode, Sample, climbable, distinct, missing_mass, modes_at
 from ...remarks import Finding
 from .base import Check, Run, Seen
 

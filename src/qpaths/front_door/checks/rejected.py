@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...cost import Cost
+from ...core import Cost
 from ...rows import Faults, faults_of_call, rejecting
 from .base import Check, Run, Seen
 

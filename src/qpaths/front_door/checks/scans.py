@@ -5,11 +5,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ...algorithms.islands import Islands
-from ...arrays import logsumexp, softmax
-from ...cost import Cost
-from ...numerics import log_ess
-from ...references.wells import grid, is_resolved, masses, modes, normalized, scan, scanned_values
+from ...algorithms import Islands
+from ...core import Cost, log_ess, logsumexp, softmax
+from ...references import grid, is_resolved, masses, modes, normalized, scan, scanned_values
 from ...remarks import Finding
 from ...rows import Evaluator
 from ..sampler import coordinate_names

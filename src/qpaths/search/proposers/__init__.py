@@ -1,13 +1,13 @@
 """Ways to find a reference, one file each."""
 
-from .ascents import Climbers as Climbers
-from .drivers import Drivers as Drivers
-from .drivers import DriversOfBase as DriversOfBase
-from .known import KnownModes as KnownModes
-from .known import MissedModes as MissedModes
-from .prior import Base as Base
-from .prior import MapOfBase as MapOfBase
-from .prior import Neck as Neck
+from .from_ascents import Climbers as Climbers
+from .from_drivers import Drivers as Drivers
+from .from_drivers import DriversOfBase as DriversOfBase
+from .from_known import KnownModes as KnownModes
+from .from_known import MissedModes as MissedModes
+from .from_prior import Base as Base
+from .from_prior import MapOfBase as MapOfBase
+from .from_prior import Neck as Neck
+from .from_scans import Scans as Scans
+from .from_scans import Shapes as Shapes
 from .refined import Refined as Refined
-from .scans import Scans as Scans
-from .scans import Shapes as Shapes

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ._types import Point
+from .types import Point
 
 
 def named_leaves(samples: Point) -> dict[str, Any]:

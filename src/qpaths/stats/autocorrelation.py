@@ -3,7 +3,7 @@
 import numpy as np
 from jaxtyping import Float
 
-from .arrays import quiet
+from ..core import quiet
 
 Chains = Float[np.ndarray, "chains n"]
 

@@ -5,8 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import is_concrete
-from .._types import ScalarLike
+from ..core import ScalarLike, is_concrete
 
 
 def check_numbers(**values: Any) -> None:

@@ -11,9 +11,14 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from ._types import AnyArray, FloatArray, Scalar, ScalarLike, Vector
-from .arrays import (
+from ..core import (
+    AnyArray,
+    FloatArray,
+    Scalar,
+    ScalarLike,
+    Vector,
     largest_first,
+    log_mean_exp,
     logsumexp,
     map_rows,
     namespace,
@@ -21,7 +26,6 @@ from .arrays import (
     segment_sum,
     softmax,
 )
-from .numerics import log_mean_exp
 
 _FEWEST_IN_TAIL = 25
 """Weights from which the shape of a tail is estimated."""

@@ -6,10 +6,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import Point, PRNGKey
 from ..algorithms import SMC
 from ..annealing import Annealing, State
-from ..arrays import TracedStream
+from ..core import Point, PRNGKey, TracedStream
 from ..paths import AbstractPath
 from ..rows import evaluator_of
 from ..schedules import AbstractFixedSchedule, AdaptiveSchedule

@@ -12,12 +12,8 @@ from matplotlib.colors import Colormap, ListedColormap
 from matplotlib.figure import Figure
 from scipy.integrate import trapezoid
 
-from .families.nodes import Nodes
-from .paths import AbstractPath
-from .result_plots import plot_compare as plot_compare
-from .result_plots import plot_islands as plot_islands
-from .result_plots import plot_posterior as plot_posterior
-from .result_plots import plot_run as plot_run
+from ..families import Nodes
+from ..paths import AbstractPath
 
 COLORMAP = "viridis"
 

@@ -9,8 +9,8 @@ import numpy as np
 from jax import Array
 from jax.custom_derivatives import SymbolicZero
 
-from .._types import FloatArray, RealLike
 from ..arrays import namespace, quiet, sigmoid
+from ..types import FloatArray, RealLike
 from .basic import log1p, promote
 
 

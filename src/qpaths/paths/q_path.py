@@ -6,18 +6,23 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import check_beta, check_not_nan, is_concrete
-from .._types import FloatArray, LogDensity, RealLike, Scalar, ScalarLike
-from ..arrays import namespace
-from ..densities import DensityLike, as_density, endpoint
-from ..families.base import power_mean_member
-from ..families.q_family import to_subtractive
-from ..numerics import (
+from ..core import (
+    FloatArray,
+    LogDensity,
+    RealLike,
+    Scalar,
+    ScalarLike,
+    check_beta,
+    check_not_nan,
+    is_concrete,
     log_power_mean_pair,
+    namespace,
     power_mean_pair_derivative,
     power_mean_pair_derivatives,
     power_mean_pair_shares,
 )
+from ..densities import DensityLike, as_density, endpoint
+from ..families import power_mean_member, to_subtractive
 from .base import AbstractPointwisePath, EndpointValues
 
 

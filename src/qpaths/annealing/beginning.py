@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._types import Rows
-from ..arrays import HostStream, TracedStream, is_traced, one_thread, to_host
+from ..core import HostStream, Rows, TracedStream, is_traced, one_thread, to_host
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..rows import Evaluator, any_numpy, evaluator_of

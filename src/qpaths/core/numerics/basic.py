@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from .._types import FloatArray, RealLike, ScalarLike
 from ..arrays import logsumexp, namespace, quiet
+from ..types import FloatArray, RealLike, ScalarLike
 
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:

@@ -8,7 +8,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 
-from qpaths.numerics import (
+from qpaths.core.numerics import (
     log1p,
     log_ess,
     log_gamma_ratio,

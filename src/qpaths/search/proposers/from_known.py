@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ...numerics import log_ess
-from ...references.ascents import Ascents
-from ...references.known import Sample, missing_mass
+from ...core import log_ess
+from ...references import Ascents, Sample, missing_mass
 from ...remarks import Source
 from ..choices import less_mass
 from ..state import Found, Proposal, Proposer, Search

@@ -6,14 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .._checks import is_concrete
 from ..annealing import Fault
-from ..arrays import to_host
+from ..core import PointFaultError, is_concrete, to_host
 from ..densities import as_text, called
 from ..paths import Reversed
 from ..results import CollapsedError, Status
 from ..rows import Evaluator
-from ..status import PointFaultError
 
 
 def raise_fault(evaluator: Evaluator, fault: Fault, betas: Any) -> None:

@@ -2,9 +2,7 @@
 
 from typing import Any
 
-from ...references.ascents import Ascents, find_modes, with_more_modes
-from ...references.climb import FEWEST_DIFFERENCES
-from ...references.reference import least_covered
+from ...references import FEWEST_DIFFERENCES, Ascents, find_modes, least_covered, with_more_modes
 from ...remarks import Confirmation, Refusal, Source
 from .. import shares
 from ..choices import less_mass

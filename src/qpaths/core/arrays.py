@@ -18,7 +18,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Key
 
-from ._random import coarse_numbers, numbers, quantiles
+from .random import coarse_numbers, numbers, quantiles
 
 _PLAIN = (np.ndarray, np.generic, float, int, type(None))
 quiet = functools.partial(np.errstate, all="ignore")

@@ -9,9 +9,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
 
-from .comparison import Comparison
-from .naming import named_leaves
-from .results import Result
+from ..comparison import Comparison
+from ..core import named_leaves
+from ..results import Result
 
 _COLOR, _SECOND = "tab:blue", "tab:orange"
 _MOST_PAIRS = 6

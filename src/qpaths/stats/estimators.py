@@ -13,9 +13,12 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ._types import AnyArray, FloatArray, RealLike
-from .arrays import (
+from ..core import (
+    AnyArray,
+    FloatArray,
+    RealLike,
     is_traced,
+    log_mean_exp,
     logsumexp,
     namespace,
     quiet,
@@ -24,8 +27,7 @@ from .arrays import (
     to_host,
     while_loop,
 )
-from .numerics import log_mean_exp
-from .paths import AbstractPath
+from ..paths import AbstractPath
 
 _FLOOR = 1e4
 """Nats below the highest log ratio of a side of a bridge, beyond which one counts as no mass."""

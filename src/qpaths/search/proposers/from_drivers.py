@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...references.conditional import ROTATED, conditional_design
+from ...references import ROTATED, conditional_design
 from ...remarks import Refusal, Source
 from .. import shares
 from ..choices import can_map

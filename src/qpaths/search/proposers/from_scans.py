@@ -6,9 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...references.fitting import has_groups
-from ...references.shapes import fit_shapes, num_shaped
-from ...references.wells import fit_wells, num_scanned
+from ...references import fit_shapes, fit_wells, has_groups, num_scanned, num_shaped
 from ...remarks import Source
 from .. import shares
 from ..choices import Attempt, from_base, is_fitted

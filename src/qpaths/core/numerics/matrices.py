@@ -2,8 +2,8 @@
 
 from jaxtyping import Float
 
-from .._types import AnyArray
 from ..arrays import namespace, quiet
+from ..types import AnyArray
 
 
 @quiet()

@@ -1,0 +1,11 @@
+from .path_plots import COLORMAP as COLORMAP
+from .path_plots import path_densities as path_densities
+from .path_plots import plot_curves as plot_curves
+from .path_plots import plot_panels as plot_panels
+from .path_plots import plot_path as plot_path
+from .path_plots import plot_paths as plot_paths
+from .path_plots import plot_ridges as plot_ridges
+from .result_plots import plot_compare as plot_compare
+from .result_plots import plot_islands as plot_islands
+from .result_plots import plot_posterior as plot_posterior
+from .result_plots import plot_run as plot_run
