@@ -1,6 +1,7 @@
 """The layer for curved targets: each coordinate is normal given those before it.
 
-    v_j = m_j + exp(s_j) z_j,    m_j = sum_k linear[j, k] v_k + terms,    s_j = log_scales[j] + terms,    k < j
+    v_j = m_j + exp(s_j) z_j,    k < j
+    m_j = intercepts[j] + sum_k linear[j, k] v_k + terms,    s_j = log_scales[j] + terms
 
 The terms come from feature sets: squares and slopes of earlier coordinates, drivers of all others. Pulls by data change
 both. From points to noise everything is a product of matrices. The way back is a triangular solve for each block of
@@ -62,6 +63,7 @@ class Conditional(AbstractLayer):
     linear: Float[AnyArray, "d d"] | None
     log_scales: Float[AnyArray, " d"]
     features: tuple[AbstractFeatures, ...]
+    intercepts: Float[AnyArray, " d"] | None
     pulls: Pulls | None
     solver: Float[AnyArray, "d d"] | None
     ends: tuple[int, ...] = eqx.field(static=True)
@@ -72,6 +74,7 @@ class Conditional(AbstractLayer):
         linear: Float[np.ndarray, "d d"] | None,
         log_scales: Float[np.ndarray, " d"],
         *features: AbstractFeatures,
+        intercepts: Float[np.ndarray, " d"] | None = None,
         pulls: Pulls | None = None,
     ) -> "Conditional":
         """Return the layer with these terms."""
@@ -81,7 +84,7 @@ class Conditional(AbstractLayer):
             own = slice(start, end)
             if linear is not None and solver is not None:
                 solver[own, own] = np.linalg.inv(np.eye(end - start) - linear[own, own])
-        return Conditional(linear, log_scales, features, pulls, solver, ends)
+        return Conditional(linear, log_scales, features, intercepts, pulls, solver, ends)
 
     is_linear = False
 
@@ -89,9 +92,10 @@ class Conditional(AbstractLayer):
     def dimension(self) -> int:
         return self.log_scales.shape[0]
 
-    def rescaled(self, factor: float) -> "Conditional":
-        """Return the layer for noise that is multiplied by a number first."""
-        return Conditional.of(self.linear, self.log_scales + np.log(factor), *self.features, pulls=self.pulls)
+    def with_parts(self, **parts: Any) -> "Conditional":
+        """Return the layer with other log scales, intercepts or pulls."""
+        terms = {"log_scales": self.log_scales, "intercepts": self.intercepts, "pulls": self.pulls} | parts
+        return Conditional.of(self.linear, terms.pop("log_scales"), *self.features, **terms)
 
     def forward(self, noise: Rows) -> At:
         xp = namespace(noise)
@@ -145,6 +149,7 @@ class Conditional(AbstractLayer):
     def _law(self, v: Rows, looked: list[Any], own: slice) -> Law:
         """Compute the law of some coordinates from the first ones, as many as `v` has."""
         means = 0.0 if self.linear is None else v @ self.linear[own, : v.shape[1]].T
+        means = means if self.intercepts is None else means + self.intercepts[own]
         log_scales = self.log_scales[own]
         for part, one in zip(self.features, looked, strict=True):
             of_means, of_log_scales = part.terms(v, one, own)

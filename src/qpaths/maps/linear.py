@@ -115,7 +115,9 @@ class Triangular(AbstractLayer):
         return Triangular(center, self.factor * scale, self.inverse_factor / scale[:, None])
 
     def forward(self, noise: Rows) -> At:
-        return At(noise, self.center + _times_lower(noise, self.factor))
+        points = _times_lower(noise, self.factor)
+        points += self.center
+        return At(noise, points)
 
     def inverse(self, points: Rows) -> At:
         return At(_times_lower(points - self.center, self.inverse_factor), points)
@@ -125,6 +127,9 @@ class Triangular(AbstractLayer):
         return xp.sum(xp.log(xp.diagonal(self.factor)))
 
     def pull_back(self, at: At, slopes: Rows) -> Rows:
+        """Compute in single precision on the host if the factor is large: slopes steer moves, and weigh nothing."""
+        if namespace(slopes, self.factor) is np and self.dimension > _BLOCK:
+            return _times_upper(slopes.astype(np.float32), self.factor.astype(np.float32)).astype(slopes.dtype)
         return _times_upper(slopes, self.factor)
 
     def push_forward(self, at: At, slopes: Rows) -> Rows:

@@ -48,12 +48,12 @@ class Student(NamedTuple):
 
     def log_prob_and_slope(self, noise: Rows) -> tuple[Vector, Rows]:
         xp, df, dimension = namespace(noise), self.df, noise.shape[1]
-        squared = xp.sum(noise**2, axis=-1)
+        squared = xp.einsum("nd,nd->n", noise, noise)
         constant = (
             math.lgamma(0.5 * (df + dimension)) - math.lgamma(0.5 * df) - 0.5 * dimension * math.log(math.pi * df)
         )
         log_prob = constant - 0.5 * (df + dimension) * xp.log1p(squared / df)
-        return log_prob, -((df + dimension) / (df + squared))[..., None] * noise
+        return log_prob, (-(df + dimension) / (df + squared))[:, None] * noise
 
     def draw(self, stream: Any, normal: Rows) -> Rows:
         mixing = stream.gamma(0.5 * self.df, (normal.shape[0], 1)) / (0.5 * self.df)

@@ -79,7 +79,8 @@ def fit_map(positions: Any, scores: Any = None, frame: Chain | None = None) -> F
             return Fit(None, Refusal.SEVERAL_GROUPS) if linear.fitted is None else linear
         df = float(np.clip(degrees_of_freedom(noise), _HEAVIEST, _LIGHTEST))
         first: Any = curved.layers[0]
-        return Fit(Component(df, Chain.of(first.rescaled(((df - 2) / df) ** 0.5), *curved.layers[1:])), None)
+        shrunk = first.with_parts(log_scales=first.log_scales + 0.5 * np.log((df - 2) / df))
+        return Fit(Component(df, Chain.of(shrunk, *curved.layers[1:])), None)
 
 
 def best_fit(positions: Any, scores: Any, of_base: Chain, frame: Chain | None = None) -> Fit:
@@ -128,8 +129,7 @@ def fit_pulls(prior: Chain, positions: HostRows) -> Chain | None:
             places[j], precisions[j] = place[best], _GRID[best]
     if not precisions.any():
         return None
-    pulled = Conditional.of(first.linear, first.log_scales, *first.features, pulls=Pulls(places, precisions))
-    return Chain.of(pulled, *prior.layers[1:])
+    return Chain.of(first.with_parts(pulls=Pulls(places, precisions)), *prior.layers[1:])
 
 
 def slopes_of(fitted: Chain) -> Matrix | None:
@@ -162,7 +162,7 @@ def _fit_curved(x: HostRows) -> tuple[Chain | None, float]:
     return _assembled(v[:, order], terms, center, scale, order), best_gain
 
 
-def _assembled(v: HostRows, terms: list[_Terms], center: Any, scale: Any, order: Int[np.ndarray, " d"]) -> Chain:
+def _assembled(v: HostRows, terms: list[_Terms], center: Any, scale: Any, order: Int[np.ndarray, " d"]) -> Chain | None:
     dimension = v.shape[1]
     means, squares, slopes = (np.zeros((dimension, dimension)) for _ in range(3))
     intercepts, log_scales = np.zeros(dimension), np.zeros(dimension)
@@ -170,25 +170,11 @@ def _assembled(v: HostRows, terms: list[_Terms], center: Any, scale: Any, order:
         found = _fit(v[:, :j], v[:, j], terms[j])
         means[j, :j], squares[j, :j], slopes[j, :j] = found.mean, found.squares, found.slopes
         intercepts[j], log_scales[j] = found.intercept, found.log_scale
-    return _recentered((means, squares, slopes), intercepts, log_scales, center, scale, order)
-
-
-def _recentered(
-    matrices: tuple[Matrix, Matrix, Matrix], intercepts: Any, log_scales: Any, center: Any, scale: Any, order: Any
-) -> Chain:
-    """Intercepts become part of the center: `v = w + shift`, where the shift solves the mean's equations at w = 0."""
-    means, squares, slopes = matrices
-    shift = np.zeros(len(intercepts))
-    for j in range(len(shift)):
-        shift[j] = intercepts[j] + means[j] @ shift + squares[j] @ shift**2
-    # (w + s)^2 = w^2 + 2 s w + s^2
-    means = means + 2 * squares * shift
-    log_scales = log_scales + slopes @ shift
-    moved = np.empty_like(center)
-    moved[order] = center[order] + scale[order] * shift
-    parts = [part if part.any() else None for part in (squares, slopes)]
-    features = [Bends(*parts)] if squares.any() or slopes.any() else []
-    return Chain.of(Conditional.of(means, log_scales, *features), Permute(order), Scale(moved, scale))
+    if not (squares.any() or slopes.any()):  # no term was clear of noise in the fit to all draws
+        return None
+    bends = Bends(*(part if part.any() else None for part in (squares, slopes)))
+    first = Conditional.of(means, log_scales, bends, intercepts=intercepts)
+    return Chain.of(first, Permute(order), Scale(center, scale))
 
 
 # Which terms.
@@ -283,14 +269,12 @@ def _fit(before: HostRows, own: Float[np.ndarray, " n"], terms: _Terms) -> _Regr
     num, width = before.shape
     ones = np.ones(num)
     squares, slopes = np.zeros(width), np.zeros(width)
-    if not terms.slopes.size:
-        of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
-        coefficients = least_squares(of_mean, ones, own)
-        squares[terms.squares] = coefficients[1 + width :]
-        log_scale = 0.5 * np.log(np.mean((own - of_mean @ coefficients) ** 2) + 1e-300)
-        return _Regression(coefficients[1 : 1 + width], float(coefficients[0]), float(log_scale), squares, slopes)
     of_mean = np.column_stack([ones, before, before[:, terms.squares] ** 2])
-    of_scale = np.column_stack([ones, before[:, terms.slopes]])
-    mean, log_scales = clear_terms(of_mean, of_scale, own)
-    squares[terms.squares], slopes[terms.slopes] = mean[1 + width :], log_scales[1:]
+    if terms.slopes.size:
+        mean, log_scales = clear_terms(of_mean, np.column_stack([ones, before[:, terms.slopes]]), own)
+        slopes[terms.slopes] = log_scales[1:]
+    else:
+        mean = least_squares(of_mean, ones, own)
+        log_scales = 0.5 * np.log(np.mean((own - of_mean @ mean) ** 2, keepdims=True) + 1e-300)
+    squares[terms.squares] = mean[1 + width :]
     return _Regression(mean[1 : 1 + width], float(mean[0]), float(log_scales[0]), squares, slopes)

@@ -64,9 +64,10 @@ class Reference(Module, DerivedDensity):
         slopes = [own for _, own in found]
         if xp is not np or (parts[:, -1] > _NEGLIGIBLE).any():
             slopes.append(inner_slope() if callable(inner_slope) else inner_slope)
-        # Where a part has no mass its slope means nothing.
-        each = zip(parts.T[:, :, None], slopes, strict=False)
-        return value, functools.reduce(operator.add, (xp.where(part > 0, part * own, 0.0) for part, own in each))
+        each = [part * own for part, own in zip(parts.T[:, :, None], slopes, strict=False)]
+        if xp is not np or not (parts[:, : len(each)] > 0).all():  # where a part has no mass its slope means nothing
+            each = [xp.where(part > 0, own, 0.0) for part, own in zip(parts.T[:, :, None], each, strict=False)]
+        return value, functools.reduce(operator.add, each)
 
     @property
     def in_own_coordinates(self) -> "Reference":
