@@ -131,14 +131,14 @@ def in_pieces(
 
 def piece_of(rows: Any, start: int, size: int, is_filled: bool = False) -> Any:
     """Return the rows from `start` on, filled up with the last one where they are fewer than `size`."""
-    num = num_of(rows)
-    index = np.minimum(np.arange(start, start + size), num - 1) if is_filled and start + size > num else None
-    return jax.tree.map(lambda leaf: leaf[start : start + size] if index is None else leaf[index], rows)
+    end, num = start + size, num_of(rows)
+    cut = np.minimum(np.arange(start, end), num - 1) if is_filled and end > num else slice(start, end)
+    return rows[cut] if isinstance(rows, np.ndarray) else jax.tree.map(lambda leaf: leaf[cut], rows)
 
 
 def num_of(rows: Any) -> int:
     """Return how many rows the arrays of a tree have."""
-    return int(jax.tree.leaves(rows)[0].shape[0])
+    return len(rows) if isinstance(rows, np.ndarray) else int(jax.tree.leaves(rows)[0].shape[0])
 
 
 class _Compiled(Place):
