@@ -133,7 +133,7 @@ class Trace:
         return future
 
     def ship(self, model, chunks):
-        """In the place of `Spread._ship`."""
+        """In the place of `OverWorkers._ship`."""
         found = self.original(self.spread(), model, chunks)
         here = time.thread_time() - getattr(self.local, "there", 0.0)
         chain = self.phases[-1].setdefault(threading.get_ident(), [])
@@ -170,7 +170,7 @@ def simulated(num=64, budget=200_000):
     from qpaths.rows import executors as spreading
 
     trace = Trace(num)
-    trace.original, trace.spread = spreading.Spread._ship, spreading.spread_of_call
+    trace.original, trace.spread = spreading.OverWorkers._ship, spreading.spread_of_call
     together, clock = islands.together, spreading._timed
 
     def in_phases(function, items):
@@ -184,11 +184,11 @@ def simulated(num=64, budget=200_000):
         return found, POINT * len(rows) if function.name == "target" else seconds
 
     islands.together, spreading._timed = in_phases, on_paper
-    spreading.Spread._ship = lambda self, model, chunks: trace.ship(model, chunks)
+    spreading.OverWorkers._ship = lambda self, model, chunks: trace.ship(model, chunks)
     try:
         result, _, _ = evidence(curved, trace, budget)
     finally:
-        islands.together, spreading._timed, spreading.Spread._ship = together, clock, trace.original
+        islands.together, spreading._timed, spreading.OverWorkers._ship = together, clock, trace.original
     total, seconds = result.num_evaluations.total, trace.seconds()
     here = sum(cpu for phase in trace.phases for chain in phase.values() for cpu, _ in chain)
     print(f"| {num} | {total:,} | {seconds:.1f} | {here:.1f} | {total * POINT / seconds:.1f} |", flush=True)

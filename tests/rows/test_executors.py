@@ -168,14 +168,14 @@ def test_what_cannot_travel_is_named(everything_travels):
     evaluator = Evaluator.of(path, HostDensities(layout_of(path), False))
     with concurrent.futures.ThreadPoolExecutor(1) as pool, spread_over(pool):
         assert np.isfinite(evaluator.values(ROWS).log_target).all(), "threads need no trip"
-    spreading.Model(lambda rows: None)
-    model = spreading.Model(lambda rows: helper(rows))
+    spreading.RemoteFunction(lambda rows: None)
+    model = spreading.RemoteFunction(lambda rows: helper(rows))
     with pytest.raises(TypeError, match=r"`lock` in `helper`, a _thread\.lock, cannot be pickled .* threads"):
         model.packed  # noqa: B018
 
 
 def test_a_worker_of_another_version_is_named():
-    model = spreading.Model(_batched)
+    model = spreading.RemoteFunction(_batched)
     with pytest.raises(
         RuntimeError, match=r"has other versions \(qpaths [\d.]+ there, 99 here\): start it in the same"
     ):

@@ -39,7 +39,7 @@ _models: OrderedDict[str, Callable[[np.ndarray], Any]] = OrderedDict()
 _lock = threading.Lock()
 
 
-class Model:
+class RemoteFunction:
     """A function of rows that may travel, and what a row was seen to cost."""
 
     def __init__(self, function: Callable[[np.ndarray], Any]):
@@ -74,19 +74,19 @@ class OverWorkers:
 
     def __init__(self, workers: Workers):
         self.workers = workers
-        self.models: dict[Any, Model] = {}
+        self.models: dict[Any, RemoteFunction] = {}
         self.num_shipped = 0
         self.num_together = 1.0
         """Runs that share the workers, of which each has some tasks waiting while others run."""
         self._versions = versions()
 
-    def model(self, key: Any, make: Callable[[], Any]) -> Model:
+    def model(self, key: Any, make: Callable[[], Any]) -> RemoteFunction:
         """The model with some key, an `Identity` perhaps; made where it is not there."""
         if key not in self.models:
-            self.models[key] = Model(make())
+            self.models[key] = RemoteFunction(make())
         return self.models[key]
 
-    def rows_at_once(self, model: Model, num: int) -> int:
+    def rows_at_once(self, model: RemoteFunction, num: int) -> int:
         """Rows of a task, of the right size for the workers; single rows where their cost is not known."""
         if 0 < model.seconds_each * num <= _WORTH:
             return num
@@ -94,7 +94,7 @@ class OverWorkers:
         share = num if num_workers is None else math.ceil(num * self.num_together / max(num_workers, 1))
         return 1 if model.seconds_each == 0 else min(max(1, int(_TASK / model.seconds_each)), share)
 
-    def each(self, model: Model, chunks: Sequence[np.ndarray]) -> list[Any]:
+    def each(self, model: RemoteFunction, chunks: Sequence[np.ndarray]) -> list[Any]:
         """The function of a model at each chunk, in order: here while that is cheap, over the workers otherwise."""
         found: list[Any] = []
         left = sum(map(len, chunks))
@@ -105,7 +105,7 @@ class OverWorkers:
             left -= len(chunk)
         return found + self._ship(model, chunks[len(found) :])
 
-    def _ship(self, model: Model, chunks: Sequence[np.ndarray]) -> list[Any]:
+    def _ship(self, model: RemoteFunction, chunks: Sequence[np.ndarray]) -> list[Any]:
         """Chunks over the workers; a worker that does not know the model says so, and gets it."""
         found: list[Any] = [None] * len(chunks)
         places = list(range(len(chunks)))
