@@ -14,7 +14,7 @@ import pytest
 import qpaths as qp
 from qpaths.core.cost import Cost
 from qpaths.core.modules import replaced
-from qpaths.io import Codec, classes_around, parts_of
+from qpaths.io import Checkpoint, Codec, classes_around, parts_of
 from qpaths.paths import GeometricPath
 from qpaths.recipe import Recipe
 from qpaths.remarks import Finding, Remark
@@ -107,6 +107,14 @@ def test_the_classes_of_a_kernel_and_of_its_module_are_found():
     kernel = qp.kernels.KernelWrapper(qp.HMC(preconditioner="low_rank"))
     found = {cls.__name__ for cls in classes_around(*parts_of(kernel=kernel).values())}
     assert found >= {"KernelWrapper", "HMC", "LeapfrogParams", "LowRank"}
+
+
+def test_settings_are_compared_before_classes_are_looked_for(tmp_path):
+    file = tmp_path / "call.npz"
+    Checkpoint(file, "evidence", {"kernel": "a walk"}, KNOWN).write(Pair(1, 2))
+    with pytest.raises(ValueError, match="belongs to another run: `kernel` was a walk, and is HMC"):
+        Checkpoint(file, "evidence", {"kernel": "HMC"}).read()
+    assert Checkpoint(file, "evidence", {"kernel": "a walk"}, KNOWN).read() == Pair(1, 2)
 
 
 class Point(NamedTuple):

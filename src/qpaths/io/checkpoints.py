@@ -47,8 +47,7 @@ class Checkpoint:
         """Return the state in the file, None where there is none. Raise if it belongs to another call."""
         if self.path is None or not Path(self.path).exists():
             return None
-        settings, features, state = read(self.path, (self.kind,), self.codec)
-        self._check(settings)
+        features, state = read(self.path, (self.kind,), self.codec, self._check)
         if features is not None:
             self.check_features(features, self.features)
         return state
@@ -61,7 +60,7 @@ class Checkpoint:
         if is_shared and jax.process_index() > 0:
             self.codec.encode(state)  # takes part in fetching rows from the devices
         else:
-            write(self.path, self.kind, (self.settings, self.features, state), self.codec)
+            write(self.path, self.kind, (self.features, state), self.codec, self.settings)
 
     def check_features(self, stored: Any, now: Any) -> None:
         """Raise if the densities at the same points are not what they were. Both are trees of NumPy arrays."""

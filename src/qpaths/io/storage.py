@@ -9,7 +9,7 @@ import importlib
 import json
 import os
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,9 @@ _USES = {
 }
 
 
-def write(path: str | os.PathLike[str], kind: str, value: Any, codec: Codec) -> None:
+def write(
+    path: str | os.PathLike[str], kind: str, value: Any, codec: Codec, settings: dict[str, str] | None = None
+) -> None:
     """Write a value; a file already there is replaced at the end.
 
     Args:
@@ -43,6 +45,7 @@ def write(path: str | os.PathLike[str], kind: str, value: Any, codec: Codec) -> 
         kind: What the file is for, one of those in `_USES`.
         value: Any value that the codec can take apart.
         codec: The classes and objects that the reader knows.
+        settings: What the reader checks before it reads the value.
     """
     tree, arrays = codec.encode(value)
     header = {
@@ -50,6 +53,7 @@ def write(path: str | os.PathLike[str], kind: str, value: Any, codec: Codec) -> 
         "version": VERSION,
         "kind": kind,
         "qpaths": importlib.import_module(__package__.split(".")[0]).__version__,
+        "settings": settings or {},
         "tree": tree,
     }
     try:
@@ -86,8 +90,16 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
 
 
-def read(path: str | os.PathLike[str], kinds: tuple[str, ...], codec: Codec) -> Any:
-    """Return the value in a file of one of the given kinds; a `ValueError` says why another file cannot be read."""
+def read(
+    path: str | os.PathLike[str],
+    kinds: tuple[str, ...],
+    codec: Codec,
+    check: Callable[[dict[str, str]], None] | None = None,
+) -> Any:
+    """Return the value in a file of one of the given kinds; a `ValueError` says why another file cannot be read.
+
+    `check(settings)` may refuse a file for its settings. The codec may not know the classes of such a file.
+    """
     arrays = _arrays_in(path)
     if "header" not in arrays:
         raise ValueError(f"{_name(path)} is not a file of qpaths: it has no header. Give a file that qpaths wrote.")
@@ -104,6 +116,10 @@ def read(path: str | os.PathLike[str], kinds: tuple[str, ...], codec: Codec) -> 
     if kind not in kinds:
         use = _USES.get(kind, "it has another use")
         raise ValueError(f"{_name(path)} holds a {kind}, and {' or '.join(kinds)} is wanted here: {use}.")
+    if check is not None:
+        with _complaint(path):
+            settings = header["settings"]
+        check(settings)
     with _complaint(path):
         return codec.decode(header["tree"], arrays)
 
