@@ -117,7 +117,7 @@ def test_products_without_the_zeros_of_a_large_factor():
     np.testing.assert_allclose(layer.inverse(at.points).noise, noise, atol=1e-10)
     slopes = rng.standard_normal((6, dimension))
     np.testing.assert_allclose(layer.pull_back(at, slopes), slopes @ factor, atol=1e-5)  # in single precision
-    np.testing.assert_allclose(layer.push_forward(at, slopes @ factor), slopes, atol=1e-10)
+    np.testing.assert_allclose(layer.push_forward(at, slopes @ factor), slopes, atol=1e-4)
 
 
 @MAPS

@@ -1,6 +1,7 @@
 """Linear layers: shift and scale, rotate, permute, and multiply with a triangular matrix."""
 
 import contextlib
+import functools
 from typing import Any
 
 import numpy as np
@@ -127,13 +128,18 @@ class Triangular(AbstractLayer):
         return xp.sum(xp.log(xp.diagonal(self.factor)))
 
     def pull_back(self, at: At, slopes: Rows) -> Rows:
-        """Compute in single precision on the host if the factor is large: slopes steer moves, and weigh nothing."""
-        if namespace(slopes, self.factor) is np and self.dimension > _BLOCK:
-            return _times_upper(slopes.astype(np.float32), self.factor.astype(np.float32)).astype(slopes.dtype)
-        return _times_upper(slopes, self.factor)
+        return _slopes_times(slopes, self._factors_of_slopes[0])
 
     def push_forward(self, at: At, slopes: Rows) -> Rows:
-        return _times_upper(slopes, self.inverse_factor)
+        return _slopes_times(slopes, self._factors_of_slopes[1])
+
+    @functools.cached_property
+    def _factors_of_slopes(self) -> tuple[AnyArray, AnyArray]:
+        """The factors; in single precision on the host if they are large. Slopes steer moves, and weigh nothing."""
+        factors = self.factor, self.inverse_factor
+        if namespace(*factors) is not np or self.dimension <= _BLOCK:
+            return factors
+        return self.factor.astype(np.float32), self.inverse_factor.astype(np.float32)
 
 
 def _times_lower(rows: Rows, factor: AnyArray) -> Rows:
@@ -147,15 +153,15 @@ def _times_lower(rows: Rows, factor: AnyArray) -> Rows:
     return product
 
 
-def _times_upper(rows: Rows, factor: AnyArray) -> Rows:
-    """Return `rows @ factor`; on the host without the zeros of the factor."""
-    if namespace(rows, factor) is not np or factor.shape[0] <= _BLOCK:
-        return rows @ factor
-    product = np.empty(rows.shape, np.result_type(rows, factor))
+def _slopes_times(slopes: Rows, factor: AnyArray) -> Rows:
+    """Return `slopes @ factor`; on the host without the zeros of the factor, and in its precision."""
+    if namespace(slopes, factor) is not np or factor.shape[0] <= _BLOCK:
+        return slopes @ factor
+    rows, product = slopes.astype(factor.dtype), np.empty(slopes.shape, factor.dtype)
     with _threads_for(rows):
         for start, end in _blocks(factor):
             np.matmul(rows[:, start:], factor[start:, start:end], out=product[:, start:end])
-    return product
+    return product.astype(slopes.dtype)
 
 
 def _blocks(factor: AnyArray) -> list[tuple[int, int]]:

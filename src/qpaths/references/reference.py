@@ -69,7 +69,7 @@ class Reference(Module, DerivedDensity):
             each = [xp.where(part > 0, own, 0.0) for part, own in zip(parts.T[:, :, None], each, strict=False)]
         return value, functools.reduce(operator.add, each)
 
-    @property
+    @functools.cached_property
     def in_own_coordinates(self) -> "Reference":
         """Return the distribution of the noise of the first component's map, for which that component needs no map."""
         first = self.components[0].map
