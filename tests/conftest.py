@@ -70,25 +70,28 @@ def pytest_collection_finish():
 SEED = int(os.environ.get("QPATHS_TEST_SEED", "0"))
 
 
-_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_STATM = Path("/proc/self/statm")
+_TRIM = getattr(ctypes.CDLL(None), "malloc_trim", None)
+_forget_at = 2**30
+"""Bytes of resident memory from which compiled programs are forgotten. A worker would grow by gigabytes."""
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def _few_programs():
-    """Forget compiled programs after each module: a worker would grow by gigabytes, and the cache on disk has them."""
+    """Forget compiled programs where they take too much memory; the cache on disk has them."""
     yield
-    jax.clear_caches()
-    gc.collect()
-    if _trim is not None:  # glibc keeps what was freed in small pieces
-        _trim(0)
+    global _forget_at
+    if _resident() > _forget_at:
+        jax.clear_caches()
+        gc.collect()
+        if _TRIM is not None:  # glibc keeps what was freed in small pieces
+            _TRIM(0)
+        _forget_at = max(_forget_at, _resident() + 2**28)
 
 
-@pytest.fixture
-def as_a_user():
-    """Shapes and types of arguments are not checked, so that the errors are those that users see."""
-    config.update("jaxtyping_disable", True)
-    yield
-    config.update("jaxtyping_disable", False)
+def _resident():
+    """Bytes of memory that this process has; 0 where nothing says so."""
+    return os.sysconf("SC_PAGE_SIZE") * int(_STATM.read_text().split()[1]) if _STATM.exists() else 0
 
 
 @pytest.fixture
