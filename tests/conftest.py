@@ -95,6 +95,14 @@ def _resident():
 
 
 @pytest.fixture
+def as_a_user():
+    """Shapes and types of arguments are not checked, so that the errors are those that users see."""
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", False)
+
+
+@pytest.fixture
 def key(request: pytest.FixtureRequest) -> jax.Array:
     """A key of the test's own, the same in every run unless QPATHS_TEST_SEED says otherwise."""
     return jax.random.fold_in(jax.random.key(SEED), zlib.crc32(request.node.nodeid.encode()))
