@@ -94,14 +94,19 @@ def test_nan_is_that_of_the_likelihood_in_the_units_of_the_model(key):
         return jnp.where(x[0] > 1.5, jnp.nan, -jnp.sum(x**2))
 
     with pytest.raises(FloatingPointError, match=r"^`log_likelihood` is nan .* at the point \["):
-        _evidence(key, log_likelihood=bad, budget=20_000)
+        _evidence(key, log_likelihood=bad, budget=20_000, faults="raise")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of draws that do not fit the density
         with pytest.raises(FloatingPointError, match=r"^`log_prior` is nan"):
-            _evidence(key, log_prior=lambda x: jnp.sum(norm.logpdf(x)) + bad(x), budget=20_000)
+            _evidence(key, log_prior=lambda x: jnp.sum(norm.logpdf(x)) + bad(x), budget=20_000, faults="raise")
     prior = {"rate": qp.families.Gamma(2.0, 1.0)}
     with pytest.raises(FloatingPointError, match=r"`log_likelihood` is nan .* variables there are rate = ") as caught:
-        qp.evidence(prior=prior, log_likelihood=lambda p: jnp.where(p["rate"] > 2.0, jnp.nan, -p["rate"]), key=key)
+        qp.evidence(
+            prior=prior,
+            log_likelihood=lambda p: jnp.where(p["rate"] > 2.0, jnp.nan, -p["rate"]),
+            key=key,
+            faults="raise",
+        )
     assert float(str(caught.value).split()[-1].rstrip(".")) > 2.0  # not the logarithm of it
 
 
