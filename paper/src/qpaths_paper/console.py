@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from qpaths.cli.interrupts import GOES_ON, tell
-from qpaths.core.progress import Clock, display
+from qpaths.core import Clock, display
 
 from .harness import sweep as sweeping
 from .harness.errors import UserError, nearest

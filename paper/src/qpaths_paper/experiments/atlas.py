@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 
 from qpaths.algorithms import SMC
-from qpaths.core.arrays import to_host
+from qpaths.core import to_host
 from qpaths.densities import DensityLike
 from qpaths.kernels import HMC, AbstractKernel, RandomWalk
 from qpaths.paths import AbstractPath, QPath

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from qpaths.stats.standard_errors import few_replicas
+from qpaths.stats import few_replicas
 
 Choice = TypeVar("Choice", str, float)
 

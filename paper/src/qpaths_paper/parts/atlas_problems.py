@@ -9,11 +9,11 @@ import numpy as np
 from jax import Array
 from jax.tree_util import Partial
 
-from qpaths.core.numerics import log_mean_exp
+from qpaths.core import log_mean_exp
 from qpaths.densities import Density, DensityLike
 from qpaths.families import MultivariateNormal, MultivariateStudentT
 from qpaths.models import VAE, simulate
-from qpaths.testing.problems import skewed, truncated
+from qpaths.testing import skewed, truncated
 
 
 class AtlasProblem(NamedTuple):

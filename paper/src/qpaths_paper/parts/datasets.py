@@ -16,7 +16,7 @@ from jax import Array
 from jax.tree_util import Partial
 from jaxtyping import Float
 
-from qpaths.core.types import PRNGKey, Scalar
+from qpaths.core import PRNGKey, Scalar
 from qpaths.densities import Density
 
 _SHA256 = {

@@ -24,12 +24,12 @@ from qpaths.models import (
     DecoderProblem,
     ReleasedProtocol,
     default_vae,
+    find_omniglot,
     load_omniglot,
     load_vae,
     low_precision,
     simulate,
 )
-from qpaths.models.omniglot import find_omniglot
 from qpaths.recipe import Recipe
 from qpaths.schedules import FixedSchedule, LinearSchedule
 from qpaths.search import tune

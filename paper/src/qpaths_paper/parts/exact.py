@@ -8,8 +8,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from qpaths.core.types import PRNGKey, Scalar, ScalarLike
-from qpaths.families.nodes import Nodes
+from qpaths.core import PRNGKey, Scalar, ScalarLike
+from qpaths.families import Nodes
 from qpaths.paths import AbstractPath
 
 _NUM_NODES = 2001

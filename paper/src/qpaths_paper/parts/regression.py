@@ -12,13 +12,11 @@ import numpy as np
 
 from qpaths.algorithms import SMC
 from qpaths.annealing import State, anneal
-from qpaths.core.arrays import namespace, quiet
-from qpaths.core.types import PRNGKey
+from qpaths.core import PRNGKey, namespace, quiet
 from qpaths.densities import DensityLike
 from qpaths.kernels import RandomWalk
 from qpaths.next_beta import next_beta
-from qpaths.paths import QPath
-from qpaths.paths.base import EndpointValues
+from qpaths.paths import EndpointValues, QPath
 from qpaths.recipe import Recipe
 from qpaths.schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
 

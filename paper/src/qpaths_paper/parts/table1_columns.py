@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from qpaths.core.types import PRNGKey
+from qpaths.core import PRNGKey
 from qpaths.densities import Density
 from qpaths.kernels import RandomWalk
 from qpaths.recipe import Recipe

@@ -4,12 +4,17 @@ from typing import Any
 
 import equinox as eqx
 
-from qpaths.core.arrays import namespace, quiet
-from qpaths.core.numerics import log_power_mean_pair, power_mean_pair_derivative, power_mean_pair_shares
-from qpaths.core.types import FloatArray, RealLike
+from qpaths.core import (
+    FloatArray,
+    RealLike,
+    log_power_mean_pair,
+    namespace,
+    power_mean_pair_derivative,
+    power_mean_pair_shares,
+    quiet,
+)
 from qpaths.densities import DensityLike, endpoint
-from qpaths.paths import AbstractPointwisePath
-from qpaths.paths.base import EndpointValues
+from qpaths.paths import AbstractPointwisePath, EndpointValues
 
 _SMALL = 1e-4
 """Exponents below which the derivative in delta comes from its series."""
