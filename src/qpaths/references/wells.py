@@ -7,6 +7,7 @@ The mean over a few draws is an estimate of its marginal density (Rao-Blackwell)
 is fitted to it. Such a reference cannot describe groups that differ in several coordinates at once.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from jaxtyping import Bool, Float
 
 from ..core import logsumexp, quiet
 from ..maps import Chain, Marginal, Permute, Scale, Triangular
-from ..rows import Evaluator
+from ..rows import Evaluator, in_pieces
 from .components import Component
 from .fitting import fit_reference
 
@@ -115,9 +116,12 @@ def normalized(values: Scans, points: Grid) -> Scans:
 def scanned_values(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
     """Log target of draws with one of some coordinates at each of its points; `-inf` where it is not a number."""
     num_together = max(1, _MOST_NUMBERS // (len(through) * points.shape[1] * through.shape[1]))
-    starts = range(0, len(coordinates), num_together)
-    parts = [_values(evaluator, through, points, coordinates[i : i + num_together]) for i in starts]
-    return np.nan_to_num(np.concatenate(parts, axis=1), nan=-np.inf)
+
+    def along(some: Any) -> Scans:
+        return _values(evaluator, through, points, some)
+
+    found = in_pieces(along, coordinates, num_together, join=functools.partial(np.concatenate, axis=1))
+    return np.nan_to_num(found, nan=-np.inf)
 
 
 def _values(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any) -> Scans:
