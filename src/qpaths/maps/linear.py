@@ -135,7 +135,7 @@ class Triangular(AbstractLayer):
 
     @functools.cached_property
     def _factors_of_slopes(self) -> tuple[AnyArray, AnyArray]:
-        """The factors; in single precision on the host if they are large. Slopes steer moves, and weigh nothing."""
+        """Return the factors, in single precision on the host if large: slopes steer moves, and weigh nothing."""
         factors = self.factor, self.inverse_factor
         if namespace(*factors) is not np or self.dimension <= _BLOCK:
             return factors

@@ -16,6 +16,7 @@ class Marginal(Module):
     scales: Float[AnyArray, "m k"]
 
     def log_prob_and_slope(self, noise: Rows) -> tuple[Vector, Rows]:
+        """Return the log density and its gradient."""
         xp = namespace(noise)
         logs = self.logs(noise)
         each = logsumexp(logs, keepdims=True)
@@ -23,13 +24,13 @@ class Marginal(Module):
         return xp.sum(each[:, :, 0], axis=-1), xp.sum(slopes, axis=-1)
 
     def logs(self, noise: Rows) -> Float[AnyArray, "n m k"]:
-        """Log of the share times the density, of each part of each coordinate."""
+        """Return the log of the share times the density, of each part of each coordinate."""
         xp = namespace(noise)
         away = (noise[:, :, None] - self.centers) / self.scales
         return xp.log(self.shares) - xp.log(self.scales) - 0.5 * (away**2 + math.log(2 * math.pi))
 
     def draw(self, stream: Any, normal: Rows) -> Rows:
-        """Noise from standard normal numbers, and others that choose the part."""
+        """Return noise from standard normal numbers, and others that choose the part."""
         number = stream.uniform(normal.shape)
         xp = namespace(number, normal)
         last = self.shares.shape[1] - 1

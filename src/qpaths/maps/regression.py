@@ -17,7 +17,7 @@ Coefficients = Float[np.ndarray, " _"]
 
 
 def mean_and_log_scale(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> tuple[Coefficients, Coefficients]:
-    """Coefficients by maximum likelihood: least squares for the mean and Fisher scoring for the log scale, in turn.
+    """Fit coefficients by maximum likelihood: least squares for the mean and Fisher scoring for the log scale, in turn.
 
     The first log scale is a regression of `log |residual|`, whose slopes are right whatever the noise is.
     """
@@ -36,7 +36,7 @@ def mean_and_log_scale(of_mean: Any, of_scale: Any, own: Any, weights: Any) -> t
 
 
 def clear_terms(of_mean: Any, of_scale: Any, own: Any) -> tuple[Coefficients, Coefficients]:
-    """The same without the terms that are not clear of noise, which are zero; the first features are intercepts.
+    """Fit without the terms that are not clear of noise, which are zero; the first features are intercepts.
 
     Where a scale becomes tiny, a term of the mean that should not be there is many scales large, however small it is.
     """
@@ -57,7 +57,7 @@ def clear_terms(of_mean: Any, of_scale: Any, own: Any) -> tuple[Coefficients, Co
 
 
 def _is_clear(features: Any, information: Any, coefficients: Coefficients) -> Bool[np.ndarray, " _"]:
-    """Which coefficients are beyond noise, given the information that each row has; the first one always counts."""
+    """Return which coefficients are beyond noise, given the information of each row; the first one always counts."""
     gram = features.T @ (features * information[:, None])
     variance = np.diag(np.linalg.pinv(gram + np.diag(_RIDGE * np.diag(gram)), hermitian=True))
     clear = np.abs(coefficients) > _CLEAR * np.sqrt(np.maximum(variance, 0.0))
@@ -66,11 +66,11 @@ def _is_clear(features: Any, information: Any, coefficients: Coefficients) -> Bo
 
 
 def least_squares(features: Any, weights: Any, values: Any) -> Coefficients:
-    """Weighted, with a ridge in proportion to the size of each feature."""
+    """Return weighted least squares, with a ridge in proportion to the size of each feature."""
     weighted = features * weights[:, None]
     return solved(features.T @ weighted, weighted.T @ values)
 
 
 def solved(gram: Any, right: Any) -> Coefficients:
-    """The same from the products of features with each other and with the values."""
+    """Return least squares from the products of features with each other and with the values."""
     return np.linalg.solve(gram + np.diag(_RIDGE * np.diag(gram) + 1e-300), right)
