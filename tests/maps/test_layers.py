@@ -120,6 +120,26 @@ def test_products_without_the_zeros_of_a_large_factor():
     np.testing.assert_allclose(layer.push_forward(at, slopes @ factor), slopes, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("make", "other"), [(linear, linear), (diagonal, diagonal), (linear, diagonal), (curved, linear)]
+)
+def test_points_of_one_map_in_the_noise_of_another(make, other):
+    """Linear layers of one kind become a single one."""
+    own, of_other = Chain.of(make()), other()
+    if make is other:
+        layer = of_other.layers[0]
+        of_other = Chain.of(layer.rescaled(layer.center + 1.0, np.arange(1.0, 1.0 + DIMENSION)))
+    relative = own.relative_to(of_other)
+    assert (len(relative.layers) == 1) == (make is other)
+    noise = np.random.default_rng(9).standard_normal((4, DIMENSION))
+    at = relative.forward(noise)
+    np.testing.assert_allclose(of_other.forward(at.points).points, own.forward(noise).points, rtol=1e-10)
+    np.testing.assert_allclose(relative.inverse(at.points).noise, noise, atol=1e-11)
+    wanted = own.log_volume(own.forward(noise)) - of_other.log_volume(of_other.forward(at.points))
+    np.testing.assert_allclose(relative.log_volume(at), wanted, atol=1e-11)
+    assert own.relative_to(own).layers == ()
+
+
 @MAPS
 def test_gradients_against_jax(make):
     """Of a density of the noise by the points, and of a density of the points by the noise."""

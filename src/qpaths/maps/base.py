@@ -52,6 +52,10 @@ class AbstractLayer(Module):
     def push_forward(self, at: At, slopes: Rows) -> Rows:
         """Return the gradient by the points of `h(noise) - log_volume` from that of h."""
 
+    def relative_to(self, other: Any) -> "AbstractLayer":
+        """Return the layer whose points are the noise of another one that leads to the same points."""
+        return Chain.of(self, Inverse(other))
+
 
 class Chain(AbstractLayer):
     """Layers one after the other; the first one takes the noise. A chain without layers changes nothing."""
@@ -64,6 +68,13 @@ class Chain(AbstractLayer):
         """Return the chain of some layers, in which chains among them are taken apart."""
         flat = [part for layer in layers for part in (layer.layers if isinstance(layer, Chain) else (layer,))]
         return Chain(tuple(flat), layers[0].dimension)
+
+    def relative_to(self, other: Any) -> "Chain":
+        if self is other:
+            return Chain((), self.width)
+        if len(self.layers) == len(other.layers) == 1:
+            return Chain.of(self.layers[0].relative_to(other.layers[0]))
+        return Chain.of(self, Inverse(other))
 
     @property
     def dimension(self) -> int:

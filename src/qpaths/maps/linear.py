@@ -31,6 +31,11 @@ class Scale(AbstractLayer):
         """Return the layer with another center, of noise that is multiplied by a scale first."""
         return Scale(center, self.scale * scale)
 
+    def relative_to(self, other: Any) -> AbstractLayer:
+        if not isinstance(other, Scale):
+            return super().relative_to(other)
+        return Scale((self.center - other.center) / other.scale, self.scale / other.scale)
+
     def forward(self, noise: Rows) -> At:
         return At(noise, self.center + self.scale * noise)
 
@@ -114,6 +119,13 @@ class Triangular(AbstractLayer):
     def rescaled(self, center: Float[np.ndarray, " d"], scale: Float[np.ndarray, " d"]) -> "Triangular":
         """Return the layer with another center, of noise that is multiplied by a scale first."""
         return Triangular(center, self.factor * scale, self.inverse_factor / scale[:, None])
+
+    def relative_to(self, other: Any) -> AbstractLayer:
+        if not isinstance(other, Triangular):
+            return super().relative_to(other)
+        back = other.inverse_factor
+        center = back @ (self.center - other.center)
+        return Triangular(center, back @ self.factor, self.inverse_factor @ other.factor)
 
     def forward(self, noise: Rows) -> At:
         points = _times_lower(noise, self.factor)

@@ -12,7 +12,6 @@ from jaxtyping import Float
 
 from ..core import AnyArray, Module, Point, PRNGKey, Rows, Scalar, TracedStream, Vector, logsumexp, namespace, quiet
 from ..densities import DensityLike, draw, evaluate
-from ..maps import Chain, Inverse
 from ..rows import AbstractDensities, DerivedDensity, Evaluator, Layout
 from .components import Component
 from .coordinates import MappedDensities
@@ -73,8 +72,7 @@ class Reference(Module, DerivedDensity):
     def in_own_coordinates(self) -> "Reference":
         """Return the distribution of the noise of the first component's map, for which that component needs no map."""
         first = self.components[0].map
-        identity = Chain((), first.width)
-        maps = [identity if own.map is first else Chain.of(own.map, Inverse(first)) for own in self.components]
+        maps = [component.map.relative_to(first) for component in self.components]
         parts = zip(self.components, maps, strict=True)
         return dataclasses.replace(self, components=tuple(dataclasses.replace(one, map=own) for one, own in parts))
 
