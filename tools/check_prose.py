@@ -67,7 +67,7 @@ def texts() -> Iterator[tuple[Path, str]]:
             if any(part.startswith(".") for part in file.relative_to(ROOT).parts):  # environments of other packages
                 continue
             yield file, prose_of_page(file.read_text(encoding="utf-8"))
-    for file in sorted((ROOT / "src").rglob("*.py")):
+    for file in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "paper" / "src").rglob("*.py")]):
         yield file, prose_of_module(file.read_text(encoding="utf-8"))
 
 
