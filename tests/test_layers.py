@@ -4,6 +4,7 @@ A room is a folder, or a file at the root. Files of a room may import each other
 """
 
 import ast
+import collections
 import functools
 from pathlib import Path
 
@@ -104,3 +105,13 @@ def test_names_of_another_room_come_through_its_door():
 def test_every_file_says_what_lives_there():
     silent = [module for module, path in MODULES.items() if not ast.get_docstring(ast.parse(path.read_text()))]
     assert not silent, f"these need a first line that says what lives there: {silent}"
+
+
+def test_no_two_files_have_one_name():
+    """But for `base`, which a folder has whose members users extend."""
+    stems = collections.Counter(path.stem for path in MODULES.values() if path.stem not in ("__init__", "base"))
+    assert max(stems.values()) == 1, [stem for stem, number in stems.items() if number > 1]
+
+
+def test_few_files_lie_at_the_root():
+    assert len(list(SOURCE.glob("*.py"))) <= 12

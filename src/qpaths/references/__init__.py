@@ -16,8 +16,6 @@ from .climb import End as End
 from .climb import climb as climb
 from .climb import climbable as climbable
 from .components import Component as Component
-from .conditional import ROTATED as ROTATED
-from .conditional import conditional_design as conditional_design
 from .coordinates import MappedDensities as MappedDensities
 from .curves import best_fit as best_fit
 from .curves import fit_map as fit_map
@@ -28,6 +26,8 @@ from .fitting import fit_in_noise as fit_in_noise
 from .fitting import fit_reference as fit_reference
 from .fitting import has_groups as has_groups
 from .frames import find_frame as find_frame
+from .given_drivers import ROTATED as ROTATED
+from .given_drivers import conditional_design as conditional_design
 from .known import Sample as Sample
 from .known import distinct as distinct
 from .known import missing_mass as missing_mass

@@ -9,8 +9,8 @@ from jax.scipy.stats import norm
 import qpaths as qp
 from qpaths.core.arrays import quiet, stream_of
 from qpaths.core.numerics import log_ess
-from qpaths.references.conditional import conditional_design
 from qpaths.references.drivers import find_direction, find_drivers, rotation_to
+from qpaths.references.given_drivers import conditional_design
 from qpaths.rows import evaluator_of
 
 DIMENSION = 8
