@@ -46,6 +46,7 @@ class Source(enum.StrEnum):
     DRIVERS = "optima and curvature for given values of the coordinates that drive the scales of others"
     SCANS = "scans along single coordinates"
     REFINED = "a fit to the draws of a short run"
+    CHAINS = "draws of Hamiltonian chains at the target"
 
 
 class Shape(enum.StrEnum):

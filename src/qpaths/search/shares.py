@@ -12,6 +12,8 @@ CONFIRMING = 0.15
 """Of what pilots may cost, for the short run from the base that looks for modes which ascents have missed."""
 CONFIRMING_SEVERAL = 0.5
 """The same where ascents found several modes."""
+CHAINS = 0.3
+"""Of what pilots may cost, for chains at the target."""
 DRIVERS = 0.3
 """Of what pilots may cost, for optima at given values of drivers."""
 TRIAL = 0.12

@@ -15,9 +15,11 @@ from ..rows import evaluator_of
 from .choices import Choice
 from .proposers import (
     Base,
+    Chains,
     Climbers,
     Drivers,
     DriversOfBase,
+    DriversOfChains,
     KnownModes,
     MapOfBase,
     MissedModes,
@@ -31,10 +33,10 @@ from .state import Search
 PLAN = (
     ((KnownModes, Climbers), (Refined,)),
     # Draws from the base may show only the strongest driver, or none. Better draws show the others.
-    ((DriversOfBase, Neck, MapOfBase, Base), (Scans, Drivers, Refined, Drivers)),
+    ((DriversOfBase, Neck, MapOfBase, Chains, Base), (Scans, Drivers, Refined, Drivers)),
 )
 """Proposers of a first path, of which the first that succeeds is the last, and those that then improve it."""
-LAST = (MissedModes, Shapes)
+LAST = (Chains, DriversOfChains, MissedModes, Shapes)
 """Proposers that complete the path, however it was found."""
 
 

@@ -31,6 +31,10 @@ _GROWTH, _PER_DIMENSION, _MOST_PARTICLES = 3, 10, 4096
 """By how much the particles grow from round to round, how many a dimension needs, and how many they may become."""
 TRIAL_PARTICLES = 128
 """Of the small runs that tell in which coordinates a run from the base is better."""
+CHECK_PARTICLES = 64
+"""Of the short run from the base that looks for mass which another start has missed."""
+FARTHEST = 150.0
+"""Nats from the base to the target beyond which such a run would not arrive."""
 NUM_WEIGHTED = 1024
 """Draws that tell whether weights alone are good enough."""
 _SHORT_CURVED = 0.2
@@ -111,6 +115,8 @@ class Search:
         self.drivers: tuple[int, ...] = ()
         self.base_component: Component | None = None
         """The map of the base."""
+        self.chains: Any = None
+        """Draws of chains at the target and the scores there, if there are some."""
         self.first: Pilot | None = None
         """A run from the base that was made already."""
         self.neck: Found | None = None
@@ -247,13 +253,33 @@ class Search:
             return False
         return (other.reached, other.mass[0] - 2 * other.mass[1]) >= (plain.reached, plain.mass[0] - 2 * plain.mass[1])
 
+    def confirmed_by_base(self, found: Found) -> Found | None:
+        """Return what was found, unless a short run from the base finds more mass."""
+        if self.distance(found[1]) > FARTHEST:
+            self.check = Confirmation.TOO_FAR
+            return found
+        first = self.pilot(self.path, CHECK_PARTICLES, shares.CONFIRMING * self.max_cost)
+        if not first.reached:
+            self.check = Confirmation.NOT_REACHED
+            return found
+        refusal = less_mass(first, found[1])
+        if refusal is not None:
+            self.refuse(refusal)
+            return None
+        self.check = Confirmation.CONFIRMED
+        return found
+
     def blocks(self, pilot: Pilot) -> Blocks | None:
-        """Coordinates in which the target is a product, from Hessians at the draws of the first pilot that asks."""
+        """Return coordinates in which the target is a product, from Hessians at the draws of the first that asks."""
+        return self.blocks_at(pilot.draws[0])
+
+    def blocks_at(self, draws: Any) -> Blocks | None:
+        """Return the same at given draws."""
         num = num_for_blocks(self.evaluator.dimension)
         if not self.looked_for_blocks and num and self.kernel.with_slopes and 2 * num < shares.BLOCKS * self.left:
             self.looked_for_blocks = True
             self.spend_gradients(num)
-            self.found_blocks = blocks_of(self.evaluator, pilot.draws[0])
+            self.found_blocks = blocks_of(self.evaluator, draws)
         return self.found_blocks
 
     def _num_particles(self, before: Pilot | None) -> int:

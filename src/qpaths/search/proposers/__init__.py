@@ -1,6 +1,8 @@
 """Ways to find a reference, one file each."""
 
 from .from_ascents import Climbers as Climbers
+from .from_chains import Chains as Chains
+from .from_chains import DriversOfChains as DriversOfChains
 from .from_drivers import Drivers as Drivers
 from .from_drivers import DriversOfBase as DriversOfBase
 from .from_known import KnownModes as KnownModes

@@ -6,12 +6,7 @@ from ...references import FEWEST_DIFFERENCES, Ascents, find_modes, least_covered
 from ...remarks import Confirmation, Refusal, Source
 from .. import shares
 from ..choices import less_mass
-from ..state import Found, Proposal, Proposer, Search
-
-_CHECK_PARTICLES = 64
-"""Of the short run from the base that looks for modes which ascents have missed."""
-_FARTHEST = 150.0
-"""Nats from the base to the target beyond which such a run would not arrive."""
+from ..state import CHECK_PARTICLES, FARTHEST, Found, Proposal, Proposer, Search
 
 
 class Climbers(Proposer):
@@ -54,12 +49,12 @@ class Climbers(Proposer):
 
     def _checked(self, search: Search, found: Found) -> Found | None:
         """Return what ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
-        if search.distance(found[1]) > _FARTHEST:
+        if search.distance(found[1]) > FARTHEST:
             search.check = Confirmation.TOO_FAR
             return found
         is_alone = len(self.ascents.modes) == 1
-        num = _CHECK_PARTICLES if is_alone else search.num_particles
-        share = shares.CONFIRMING if num == _CHECK_PARTICLES else shares.CONFIRMING_SEVERAL
+        num = CHECK_PARTICLES if is_alone else search.num_particles
+        share = shares.CONFIRMING if num == CHECK_PARTICLES else shares.CONFIRMING_SEVERAL
         first = search.pilot(search.path, num, share * search.max_cost)
         if not first.reached:
             search.check = Confirmation.NOT_REACHED

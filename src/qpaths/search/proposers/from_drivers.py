@@ -26,7 +26,7 @@ class DriversOfBase(Proposer):
         if search.base_component is None or not search.kernel.with_slopes:
             return None
         drivers = drivers_of(search.base_component)
-        return _from_drivers(search, draws, draws, None, drivers) if drivers else None
+        return from_drivers(search, draws, draws, None, drivers) if drivers else None
 
 
 class Drivers(Proposer):
@@ -42,13 +42,13 @@ class Drivers(Proposer):
         pilot = search.found[1]
         draws, scores = pilot.draws
         assert scores is not None
-        return _from_drivers(search, draws, scores, pilot)
+        return from_drivers(search, draws, scores, pilot)
 
     def is_last(self, search: Search, before: Found | None, after: Found) -> bool:
         return search.settled
 
 
-def _from_drivers(
+def from_drivers(
     search: Search, draws: np.ndarray, scores: np.ndarray, before: Pilot | None, given: tuple[int, ...] = ()
 ) -> Proposal | Refusal | None:
     """Return a fit to optima and curvature at values of the drivers that draws show, or of those that are given."""
