@@ -174,8 +174,16 @@ def _raises_for_some(x):
         (_target(lambda x: -(x[:, None] ** 2), batched=True), ValueError, r"one number for each of the points.*, 1\)"),
         (_target(lambda x: -np.sum(x**2), batched=True), ValueError, r"one number for each of the points.*shape \(\)"),
         (_target(lambda x: np.array([x, x])), ValueError, r"`target.log_prob` must return one number for one point"),
-        (_target(_raises_for_some), RuntimeError, r"`target.log_prob` raised ArithmeticError at the point .*no conv"),
-        (_target(lambda x: np.nan if x > 0.5 else -(x**2)), FloatingPointError, r"`target.log_prob` is nan at"),
+        (
+            _target(_raises_for_some) | {"faults": "raise"},
+            RuntimeError,
+            r"`target.log_prob` raised ArithmeticError at the point .*no conv",
+        ),
+        (
+            _target(lambda x: np.nan if x > 0.5 else -(x**2)) | {"faults": "raise"},
+            FloatingPointError,
+            r"`target.log_prob` is nan at",
+        ),
         (_target(lambda x: -(x**2) + np.random.normal()), ValueError, "`target.log_prob` is not deterministic"),  # noqa: NPY002
         (_target(lambda x: -(x**2), gradient=lambda x: np.zeros(3)), ValueError, "`target.gradient` must return"),
         (
