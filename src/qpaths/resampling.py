@@ -8,7 +8,7 @@ from typing import Any
 
 from jaxtyping import Float, Int
 
-from .core import AnyArray, Scalar, Vector, namespace, segment_sum
+from .core import AnyArray, Scalar, Stream, Vector, namespace, segment_sum
 
 SCHEMES = ("systematic", "stratified", "multinomial", "residual")
 
@@ -19,7 +19,7 @@ def check_scheme(name: str) -> None:
         raise ValueError(f"`resampling` must be one of {', '.join(SCHEMES)}, got {name!r}.")
 
 
-def resample(scheme: str, stream: Any, log_weights: Vector, num: int) -> Int[AnyArray, " num"]:
+def resample(scheme: str, stream: Stream, log_weights: Vector, num: int) -> Int[AnyArray, " num"]:
     """Indices of `num` ancestors in increasing order, drawn in proportion to the weights; none of weight zero.
 
     All schemes but the residual one invert the cumulative weights at increasing levels: equally spaced with one random

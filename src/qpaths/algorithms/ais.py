@@ -6,7 +6,7 @@ import equinox as eqx
 from jaxtyping import Float
 
 from ..annealing import Annealing, Population, State, anneal, begin, frozen, pilot_params
-from ..core import AnyArray, Cost, Point, RandomKey, Scalar, check_chunk_size, check_num, log_mean_exp
+from ..core import AnyArray, Cost, Point, RandomKey, Scalar, Stream, check_chunk_size, check_num, log_mean_exp
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..recipe import check_parts
@@ -94,7 +94,7 @@ class AIS(AbstractAnnealer):
         draw = None if points is not None else (start, self.num_chains)
         return begin(path, self.schedule, kernel, population, stream=run, draw=draw, points=points)
 
-    def fitted(self, path: AbstractPath[Any], stream: Any) -> AbstractKernel[Any]:
+    def fitted(self, path: AbstractPath[Any], stream: Stream) -> AbstractKernel[Any]:
         """The kernel frozen at what a small population fits at each beta; the kernel itself where nothing is fitted."""
         if not self.kernel.needs_fit:
             return self.kernel

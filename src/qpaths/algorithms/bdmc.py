@@ -12,6 +12,7 @@ from ..core import (
     Point,
     RandomKey,
     Scalar,
+    Stream,
     Vector,
     check_num,
     is_concrete,
@@ -116,7 +117,14 @@ class BDMC(eqx.Module):
         return bounds_of(found, reverse, _upper_se(found.log_weights, state.increments, reverse.log_weights, num_draws))
 
     def _thinned(
-        self, path: AbstractPath[Any], points: Point, thinning: int, stream: Any, annealing: Any, state: Any, found: Any
+        self,
+        path: AbstractPath[Any],
+        points: Point,
+        thinning: int,
+        stream: Stream,
+        annealing: Any,
+        state: Any,
+        found: Any,
     ) -> BoundsResult:
         """Reverse chains from states of walks that begin at the draw, which is the first of the `points`."""
         draw = jax.tree.map(lambda leaf: leaf[0], points)

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..core import Cost, Rows, one_thread, quiet
+from ..core import Cost, Rows, Stream, one_thread, quiet
 from ..kernels import FrozenKernel, LeapfrogParams
 from ..rows import Evaluator
 
@@ -91,7 +91,7 @@ def size_for(evaluations: float, kernel: FrozenKernel) -> tuple[int, int] | None
 
 @quiet()
 def continued(
-    evaluator: Evaluator, kernel: FrozenKernel, draws: Draws, size: tuple[int, int], stream: Any
+    evaluator: Evaluator, kernel: FrozenKernel, draws: Draws, size: tuple[int, int], stream: Stream
 ) -> tuple[Drift, Cost]:
     """Move some of the draws on, with step sizes in turns, and compare where they end; also the cost.
 

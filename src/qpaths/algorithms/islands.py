@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..annealing import Annealing, State, anneal
-from ..core import Cost, Point, log_mean_exp, logsumexp, stack, to_host
+from ..core import Cost, Point, Stream, log_mean_exp, logsumexp, stack, to_host
 from ..kernels import AbstractKernel
 from ..recipe import Recipe
 from ..references import Reference
@@ -152,7 +152,7 @@ class Islands(NamedTuple):
         )
 
 
-def run_islands(recipe: Recipe, num_particles: int, *, stream: Any, num: int = NUM_ISLANDS) -> Islands:
+def run_islands(recipe: Recipe, num_particles: int, *, stream: Stream, num: int = NUM_ISLANDS) -> Islands:
     """`num` independent runs of SMC; fewer are the first of more."""
     algorithm, path = _smc(recipe, num_particles), recipe.path
     if recipe.num_steps == 1 and isinstance(path.base, Reference):

@@ -12,7 +12,7 @@ import jax
 from jax import Array
 
 from ..annealing import anneal_groups
-from ..core import HostStream, Point, TracedStream, is_traced, stack
+from ..core import HostStream, Point, Stream, TracedStream, is_traced, stack
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..rows import evaluator_of, layout_of, together
@@ -26,7 +26,7 @@ def replicate(
     algorithm: Any,
     path: AbstractPath[Any],
     num: int,
-    stream: Any,
+    stream: Stream,
     *,
     at_once: int | None,
 ) -> Any:
@@ -46,7 +46,9 @@ def replicate(
     return loop(run, num, at_once, algorithm, path, stream)
 
 
-def _in_program(run: Any, num: int, at_once: int | None, algorithm: Any, path: AbstractPath[Any], stream: Any) -> Any:
+def _in_program(
+    run: Any, num: int, at_once: int | None, algorithm: Any, path: AbstractPath[Any], stream: TracedStream
+) -> Any:
     def one(key: Array) -> Any:
         return run(algorithm, path, TracedStream(key))
 
@@ -90,7 +92,7 @@ def run_many(
         chunk_size: The most chains of a problem that are moved at once.
     """
 
-    def one(kernel: AbstractKernel[Any], problem: Any, points: Point, stream: Any) -> Any:
+    def one(kernel: AbstractKernel[Any], problem: Any, points: Point, stream: Stream) -> Any:
         num_chains = jax.tree.leaves(points)[0].shape[0]
         algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
         annealing, state = algorithm.begin_at(path_of(problem), points, kernel, None, stream)

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..annealing import Fault, first_fault, invalid_draws
-from ..core import AnyArray, FloatArray, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
+from ..core import AnyArray, FloatArray, Stream, is_traced, logsumexp, map_rows, namespace, one_thread, quiet, softmax
 from ..kernels import AbstractKernel, Cloud, grouped
 from ..results import Status
 from ..rows import Evaluator, Particles
@@ -55,7 +55,7 @@ def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
     return xp.exp(xp.minimum(xp.where(impossible, -xp.inf, forward + reverse), 0.0))
 
 
-def temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
+def temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
     """All rounds of a run: the state after the last one.
 
     On the host they run in Python; elsewhere they are compiled as one program. `sampler` is the `ParallelTempering`
@@ -68,7 +68,7 @@ def temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
 
 
 @quiet()
-def _temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
+def _temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
     """The start, and all rounds; a compiled run has one loop for rounds of any length."""
     start, run = stream.split(2)
     state = _start(sampler, evaluator, start)
@@ -89,7 +89,7 @@ def _temper(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
 _compiled_temper = jax.jit(_temper)
 
 
-def _start(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
+def _start(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
     """Draws from the base, weighted for each beta.
 
     A chain starts at one of its draws, chosen by weight, and the kernel is fitted to all of them.
@@ -123,7 +123,7 @@ def _start(sampler: Any, evaluator: Evaluator, stream: Any) -> Tempering:
     return Tempering(betas, particles, kept, log_weights, record, fault)
 
 
-def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any, stream: Any) -> Tempering:
+def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any, stream: Stream) -> Tempering:
     """One round: betas and parameters of the kernel from the round before, frozen, and then the scans.
 
     The record of the round replaces the one before, so that memory holds one round only.
@@ -164,7 +164,7 @@ def _set(rows: Any, index: Any, leaf: Any) -> Any:
 
 
 def _adapt(
-    kernel: AbstractKernel[Any], evaluator: Evaluator, state: Tempering, slots: Any, stream: Any
+    kernel: AbstractKernel[Any], evaluator: Evaluator, state: Tempering, slots: Any, stream: Stream
 ) -> tuple[Tempering, Any]:
     """Re-space the betas and fit the kernel at each; the state is ready for a round that keeps `slots` states."""
     xp = evaluator.xp
@@ -198,8 +198,8 @@ def _explore(
     evaluator: Evaluator,
     state: Tempering,
     params: Any,
-    refresh_stream: Any,
-    move_stream: Any,
+    refresh_stream: Stream,
+    move_stream: Stream,
 ) -> tuple[Tempering, FloatArray]:
     """An exact draw at beta = 0 and moves by the kernel elsewhere; also the mean acceptance of those."""
     xp = evaluator.xp
@@ -222,7 +222,7 @@ def _explore(
     return state._replace(particles=particles, fault=fault), acceptance
 
 
-def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Any) -> tuple[Particles, FloatArray]:
+def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Stream) -> tuple[Particles, FloatArray]:
     """Exchange neighbors of one parity; also the rejection rate of every pair, tried or not."""
     xp = evaluator.xp
     probability = swap_probability(*neighbor_log_ratios(evaluator.path, state.betas, state.particles.features))
@@ -234,7 +234,7 @@ def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Any) -> t
     return jax.tree.map(lambda leaf: leaf[source, chains], state.particles), 1 - xp.mean(probability, axis=1)
 
 
-def _draw(sampler: Any, evaluator: Evaluator, stream: Any, num: int) -> Particles:
+def _draw(sampler: Any, evaluator: Evaluator, stream: Stream, num: int) -> Particles:
     """Exact draws from the base, evaluated, with what the kernel keeps of each."""
     particles = evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
     return particles._replace(memory=sampler.kernel.first_memory(particles.position, stream))

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..annealing import invalid_draws
-from ..core import AnyArray, Cost, Point, Rows, Scalar, Vector, namespace, one_thread, quiet, to_host
+from ..core import AnyArray, Cost, Point, Rows, Scalar, Stream, Vector, namespace, one_thread, quiet, to_host
 from ..kernels import HMC, AbstractKernel, Cloud, RandomWalk, grouped
 from ..paths import AbstractPath, Reversed
 from ..rows import Particles, evaluator_of, on_host
@@ -45,7 +45,7 @@ def thinned_starts(
     kernel: AbstractKernel[Any],
     positions: Rows,
     log_weights: Vector,
-    stream: Any,
+    stream: Stream,
 ) -> Starts:
     """A start for each chain: all are exact draws of the target, if `draw` is one.
 

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ..annealing import Fault, anneal
-from ..core import AnyArray, Cost, RandomKey, check_num, is_concrete, log_mean_exp, namespace, quiet
+from ..core import AnyArray, Cost, RandomKey, Stream, check_num, is_concrete, log_mean_exp, namespace, quiet
 from ..paths import AbstractPath
 from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, stream_for
@@ -112,7 +112,7 @@ class _Replicates(NamedTuple):
 
 
 @quiet()
-def _run_from_base(sampler: Any, path: AbstractPath[Any], stream: Any) -> _Replicates:
+def _run_from_base(sampler: Any, path: AbstractPath[Any], stream: Stream) -> _Replicates:
     """One run, what went wrong in it, and the moments of the derivative at beta = 0 from exact draws."""
     if isinstance(sampler, ParallelTempering):
         evaluator, stream = sampler.begin(path, key=stream)

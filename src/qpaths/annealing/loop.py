@@ -15,7 +15,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..core import AnyArray, Module, ScalarLike, is_traced, log_ess, one_thread, quiet, segment_sum, stack, to_host
+from ..core import (
+    AnyArray,
+    Module,
+    ScalarLike,
+    Stream,
+    is_traced,
+    log_ess,
+    one_thread,
+    quiet,
+    segment_sum,
+    stack,
+    to_host,
+)
 from ..kernels import AbstractKernel
 from ..next_beta import next_beta
 from ..paths import AbstractPath
@@ -59,7 +71,7 @@ class Annealing(Module):
     betas: Float[AnyArray, " num"] | None
     target_ess: ScalarLike | None
     max_num: int = eqx.field(static=True)
-    stream: Any
+    stream: Stream
 
     @property
     def path(self) -> AbstractPath[Any]:

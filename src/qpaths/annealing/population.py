@@ -16,6 +16,7 @@ from ..core import (
     Rows,
     Scalar,
     ScalarLike,
+    Stream,
     Vector,
     cond,
     log_ess,
@@ -138,7 +139,7 @@ class Population(Module):
         first, later = (kernel.fit_cost(num_particles, again) for again in (False, True))
         return total + first + num_stages * self.num_fits(kernel, num_particles) * later
 
-    def start(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Any) -> State:
+    def start(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows, stream: Stream) -> State:
         """Particles of weight one at the given positions, and the kernel fitted to them."""
         xp = evaluator.xp
         particles = self._evaluated(evaluator, kernel, positions)
@@ -199,7 +200,7 @@ class Population(Module):
         chains = xp.mean(weights.reshape(-1, self.chain_length), axis=1)
         return xp.where(state.num_resamplings == 0, per_particle, xp.var(chains, ddof=1) / chains.size)
 
-    def resample(self, state: State, stream: Any, ess: Scalar) -> tuple[State, AnyArray]:
+    def resample(self, state: State, stream: Stream, ess: Scalar) -> tuple[State, AnyArray]:
         """Resample where the ESS has fallen below the threshold; waste-free runs keep one particle per chain.
 
         Also the number of the old particle with which the second half of the new ones begins.
@@ -229,7 +230,9 @@ class Population(Module):
         wanted = (ess <= self.threshold * num * (1 + 1e-6)) & (ess > 0) & (self.threshold > 0)
         return cond(xp, wanted, renew, lambda state: (state, xp.asarray(num // 2, int)), state)
 
-    def fit(self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Any) -> Any:
+    def fit(
+        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Stream
+    ) -> Any:
         """Parameters of the kernel from the weighted particles; with `cross_fit` from those on each side of `split`.
 
         Copies of a particle are neighbors, so that a cut keeps families together; where the second half of the
@@ -238,7 +241,7 @@ class Population(Module):
         xp = evaluator.xp
         num = state.log_weights.shape[0]
 
-        def fit(log_weights: Vector, stream: Any, previous: Any) -> Any:
+        def fit(log_weights: Vector, stream: Stream, previous: Any) -> Any:
             return kernel.fit(Cloud(evaluator, state.beta, state.particles, log_weights), stream, previous)
 
         if self.num_fits(kernel, num) == 1:
@@ -257,7 +260,7 @@ class Population(Module):
         return map_rows(xp, fit_to, (xp.arange(2), xp.stack([is_late, ~is_late]), state.params))
 
     def move(
-        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, stream: Any, params: Any
+        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, stream: Stream, params: Any
     ) -> tuple[State, Scalar]:
         """Move every particle by the kernel at the current beta; also the mean acceptance."""
         num = state.log_weights.shape[0]

@@ -7,6 +7,8 @@ from .arguments import takes_two as takes_two
 from .arrays import HostRows as HostRows
 from .arrays import HostStream as HostStream
 from .arrays import RandomKey as RandomKey
+from .arrays import Stream as Stream
+from .arrays import StreamRows as StreamRows
 from .arrays import TracedRows as TracedRows
 from .arrays import TracedStream as TracedStream
 from .arrays import as_float as as_float
@@ -54,6 +56,7 @@ from .status import QpathsError as QpathsError
 from .status import QpathsTypeError as QpathsTypeError
 from .status import Status as Status
 from .types import AnyArray as AnyArray
+from .types import ArrayNamespace as ArrayNamespace
 from .types import Count as Count
 from .types import FloatArray as FloatArray
 from .types import LogDensity as LogDensity

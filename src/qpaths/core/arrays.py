@@ -278,10 +278,6 @@ class TracedStream(eqx.Module):
         return TracedRows(jax.random.split(self.key, num))
 
 
-RandomKey: TypeAlias = Key[Array, ""] | HostStream | TracedStream
-"""A key of JAX, or the stream that was made from one."""
-
-
 class TracedRows(eqx.Module):
     """Random numbers of rows that each have a key."""
 
@@ -298,3 +294,11 @@ class TracedRows(eqx.Module):
         draw = coarse_numbers if coarse else numbers
         parts = jax.vmap(lambda key: draw(key, num, normals, uniforms, dtype))(self.keys)
         return tuple(jnp.swapaxes(part, 0, 1) for part in parts)
+
+
+Stream: TypeAlias = HostStream | TracedStream
+"""Random numbers of one world, made by `stream_of`."""
+StreamRows: TypeAlias = HostRows | TracedRows
+"""Random numbers of the rows of a stream."""
+RandomKey: TypeAlias = Key[Array, ""] | Stream
+"""A key of JAX, or the stream that was made from one."""

@@ -1,6 +1,7 @@
 """Type aliases shared by every layer."""
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -19,6 +20,8 @@ else:
     ResultArray: TypeAlias = AnyArray
     """An array that a user gets: of JAX where the run was compiled, of NumPy otherwise."""
 
+ArrayNamespace: TypeAlias = ModuleType
+"""`numpy` or `jax.numpy`."""
 PyTree: TypeAlias = Any
 """Arrays in any structure that JAX knows: type checkers cannot say which."""
 Point: TypeAlias = PyTree

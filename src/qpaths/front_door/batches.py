@@ -2,10 +2,9 @@
 
 import time
 import warnings
-from typing import Any
 
 from ..algorithms import NUM_ISLANDS, run_islands
-from ..core import Cost, Show
+from ..core import Cost, Show, Stream
 from ..io import Checkpoint
 from ..remarks import Remark
 from ..rows import LostWorkersError
@@ -14,7 +13,7 @@ from .ledger import Ledger
 
 
 def run_batches(
-    state: CallState, ledger: Ledger, stream: Any, file: Checkpoint, show: Show
+    state: CallState, ledger: Ledger, stream: Stream, file: Checkpoint, show: Show
 ) -> tuple[CallState, Remark]:
     """Run batches of islands until a limit is met or Ctrl-C; return also which limit it was."""
     recipe, islands, num_batches = state

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..algorithms import BDMC
-from ..core import Cost, Point
+from ..core import Cost, Point, Stream
 from ..densities import is_numpy
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
@@ -40,7 +40,7 @@ def simulated_from(path: AbstractPath[Any], likelihood: Any, simulate: Any, stre
 
 
 def certify(
-    simulated: Simulated, budget: int, kernel: AbstractKernel[Any], reference: bool, stream: Any
+    simulated: Simulated, budget: int, kernel: AbstractKernel[Any], reference: bool, stream: Stream
 ) -> tuple[Remark, Cost]:
     """Bounds of bidirectional Monte Carlo by the same procedure, and what they cost on top of the budget."""
     tune_stream, run_stream = stream.fold(2).split(2)

@@ -1,12 +1,12 @@
 """Do the draws of a chain have the density that they are said to have?"""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..core import quiet
+from ..core import Stream, quiet
 from ..rows import OneDensity, Particles
 from ..stats import effective_size
 from .exchange import NUM_MOVES, Axes, moved_draws, step_sizes
@@ -21,7 +21,7 @@ _CERTAIN = 1e-4
 
 @quiet()
 def drifting(
-    evaluator: OneDensity, at: Particles, shape: tuple[int, int], names: list[str], stream: Any
+    evaluator: OneDensity, at: Particles, shape: tuple[int, int], names: list[str], stream: Stream
 ) -> tuple[list[str], int]:
     """Name what a reversible kernel for the density changes in the draws, and count the evaluations.
 

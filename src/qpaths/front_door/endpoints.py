@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..adapters import Model, from_prior
-from ..core import PointFaultError, QpathsTypeError, named_leaves, takes_two
+from ..core import PointFaultError, QpathsTypeError, Stream, named_leaves, takes_two
 from ..densities import (
     Backend,
     Density,
@@ -182,7 +182,7 @@ def in_units_of(model: Model | None) -> Iterator[None]:
         raise PointFaultError(words, fault.point) from None
 
 
-def check_not_on_simplex(evaluator: Evaluator, stream: Any) -> None:
+def check_not_on_simplex(evaluator: Evaluator, stream: Stream) -> None:
     """Raise where the numbers of a part of the point are positive and always have the same sum."""
     points = evaluator.layout.points(np.asarray(evaluator.draw(stream.fold(9), _NUM_LOOKED)))
     for name, leaf in named_leaves(points).items():

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from ..adapters import Model
-from ..core import Cost, LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Show, Simulator, display
+from ..core import Cost, LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Show, Simulator, Stream, display
 from ..densities import Backend, DensityLike
 from ..io import Checkpoint, by_name
 from ..kernels import AbstractKernel
@@ -174,7 +174,7 @@ def evidence(
     return with_names(result, problem.model, problem.data)
 
 
-def _pilots(problem: Problem, ledger: Ledger, stream: Any, file: Checkpoint, show: Show) -> CallState:
+def _pilots(problem: Problem, ledger: Ledger, stream: Stream, file: Checkpoint, show: Show) -> CallState:
     """Return the recipe that pilots find."""
     show("pilots", None)
     begun, budget = time.monotonic(), ledger.limits.finite_budget
@@ -195,8 +195,8 @@ def _answer(
     evaluator: Evaluator,
     state: CallState,
     ledger: Ledger,
-    run_stream: Any,
-    check_stream: Any,
+    run_stream: Stream,
+    check_stream: Stream,
     file: Checkpoint,
     show: Show,
 ) -> tuple[CallState, Remark, Seen]:

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from ..core import Stream
 from ..kernels import HMC, LeapfrogParams, RandomWalk
 from ..rows import OneDensity, Particles
 
@@ -86,7 +87,9 @@ def draws_inside(evaluator: OneDensity, rows: Matrix) -> Particles:
     return jax.tree.map(lambda leaf: leaf[inside], particles)
 
 
-def moved_draws(evaluator: OneDensity, particles: Particles, axes: Axes, steps: np.ndarray, stream: Any) -> Particles:
+def moved_draws(
+    evaluator: OneDensity, particles: Particles, axes: Axes, steps: np.ndarray, stream: Stream
+) -> Particles:
     """Move each draw by a reversible kernel.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..adapters import Model, read_draws
-from ..core import Cost, LogDensity, PRNGKey, quiet, sigmoid, stream_of
+from ..core import Cost, LogDensity, PRNGKey, Stream, quiet, sigmoid, stream_of
 from ..densities import DensityLike, as_density, has_gradient, marked
 from ..remarks import DrawsFinding, DrawsNote, Note, Remark, Verdict
 from ..results import Result, Status
@@ -186,7 +186,7 @@ class _Bridge(NamedTuple):
 
 
 @quiet()
-def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chains: Chains, stream: Any) -> _Bridge:
+def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chains: Chains, stream: Stream) -> _Bridge:
     """Bridge sampling between a reference and draws from the target.
 
     The standard error is that of Fruehwirth-Schnatter (2004): the two means of the bridge equation, the one over the

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..core import Point, PointFaultError, Rows, quiet, sigmoid, to_host
+from ..core import Point, PointFaultError, Rows, Stream, quiet, sigmoid, to_host
 from ..densities import DensityLike, as_text, called, evaluate, has_gradient, is_numpy
 from ..paths import EndpointValues
 from ..references import fit_reference
@@ -29,7 +29,7 @@ _OVERLAP = 0.05
 """Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
 
 
-def pace(evaluator: Evaluator, with_slopes: bool, stream: Any) -> tuple[int, float]:
+def pace(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[int, float]:
     """Evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
     positions = evaluator.draw(stream, _NUM_PACED)
     evaluator.particles(positions, with_slopes=with_slopes)
@@ -89,7 +89,7 @@ def _trace(density: DensityLike, name: str, point: Point) -> str:
 
 
 @quiet()
-def probe(evaluator: Evaluator, stream: Any) -> Probe:
+def probe(evaluator: Evaluator, stream: Stream) -> Probe:
     """What some draws from the base show: a mistake in the sampler or the base, or a likelihood that ignores a part.
 
     The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
@@ -199,7 +199,7 @@ def base_alone(evaluator: Evaluator) -> OneDensity:
     return OneDensity(base, "base", HostDensities(evaluator.layout, with_slopes), with_slopes)
 
 
-def log_mass(evaluator: OneDensity, positions: Rows, stream: Any) -> tuple[float, float] | None:
+def log_mass(evaluator: OneDensity, positions: Rows, stream: Stream) -> tuple[float, float] | None:
     """Log of the integral of the base and its standard error, where that is not 0 beyond doubt; otherwise None.
 
     By the acceptance ratio of Bennett (1976) between fresh draws from the base and from a distribution fitted to

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..core import quiet, sigmoid
+from ..core import Stream, quiet, sigmoid
 from ..remarks import Finding, Remark
 from ..rows import Layout, OneDensity
 from .exchange import MOST_SQUARED, Axes, Column, Matrix, draws_inside, moved_draws, sign_probability, step_sizes
@@ -46,7 +46,7 @@ class Suspect(NamedTuple):
 
 
 @quiet()
-def sampler_findings(evaluator: OneDensity, rows: Matrix, stream: Any) -> list[Remark]:
+def sampler_findings(evaluator: OneDensity, rows: Matrix, stream: Stream) -> list[Remark]:
     """What shows that draws from the base, of which `rows` are some, do not have its density.
 
     The evaluator is that of the base.

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..core import Cost, Module, RealLike, Rows, Scalar, namespace, scan
+from ..core import Cost, Module, RealLike, Rows, Scalar, Stream, namespace, scan
 from ..rows import Evaluator, Particles
 from .factors import per_particle as per_particle
 from .rules import Cloud as Cloud
@@ -63,7 +63,7 @@ class AbstractKernel(Module, Generic[Params]):
         """What one call of `fit` costs: the first, or one `again` with the parameters before."""
         return Cost()
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Params | None) -> Params:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Params | None) -> Params:
         """Return the parameters of one group for the beta of the cloud; `previous` are those of the beta before.
 
         They are None for a kernel without parameters, and otherwise an array or a tree of arrays. A class of named
@@ -83,7 +83,7 @@ class AbstractKernel(Module, Generic[Params]):
 
         return jax.tree.map(linear, low, high)
 
-    def first_memory(self, position: Rows, stream: Any) -> Any:
+    def first_memory(self, position: Rows, stream: Stream) -> Any:
         """Return what the kernel keeps of each particle from move to move, at the start of a run; None as a rule.
 
         It becomes `particles.memory`, an array or a tree of arrays with one row for each particle, and `transition`

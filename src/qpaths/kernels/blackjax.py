@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, HostRows, RealLike, Rows, namespace
+from ..core import AnyArray, Cost, HostRows, RealLike, Rows, Stream, namespace
 from ..paths import AbstractPath
 from ..rows import Evaluator, Layout, Particles
 from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments
@@ -56,7 +56,7 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
     def cost(self) -> Cost:
         return Cost.values(1) + Cost.gradients(self.evaluations_per_transition)
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Matrix | None) -> Matrix:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Matrix | None) -> Matrix:
         """The covariance of the weighted particles."""
         return weighted_moments(cloud)[1]
 

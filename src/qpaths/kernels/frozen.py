@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, RealLike, namespace
+from ..core import AnyArray, Cost, RealLike, Stream, namespace
 from .base import AbstractKernel, Cloud
 from .wrapper import KernelWrapper
 
@@ -51,7 +51,7 @@ class FrozenKernel(KernelWrapper):
         """Nothing: parameters are looked up."""
         return Cost()
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> Any:
         """The parameters at the beta of the cloud; nothing else is looked at."""
         return self.params_at(cloud.beta)
 

@@ -10,7 +10,20 @@ import equinox as eqx
 import jax
 import numpy as np
 
-from ..core import AnyArray, Cost, RealLike, Rows, Scalar, ScalarLike, is_concrete, namespace, quiet, scan, softmax
+from ..core import (
+    AnyArray,
+    Cost,
+    RealLike,
+    Rows,
+    Scalar,
+    ScalarLike,
+    Stream,
+    is_concrete,
+    namespace,
+    quiet,
+    scan,
+    softmax,
+)
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, grouped, weighted_moments
 from .factors import LeapfrogParams as LeapfrogParams
@@ -124,7 +137,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
         scale = factors_between if self.preconditioner == "dense" else scales_between
         return LeapfrogParams(scale(low.scale, high.scale, share), step_size)
 
-    def first_memory(self, position: Rows, stream: Any) -> Rows | None:
+    def first_memory(self, position: Rows, stream: Stream) -> Rows | None:
         """Return standard normal momenta if they are kept, or may be: a share in an array counts as kept."""
         if isinstance(self.persistence, float | int) and not self.persistence:
             return None
@@ -132,7 +145,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
         normal, _ = stream.fold(_MOMENTA).rows(num).draw(num, 1, dimension, 0, dtype=position.dtype)
         return normal[0]
 
-    def fit(self, cloud: Cloud, stream: Any, previous: LeapfrogParams | None) -> LeapfrogParams:
+    def fit(self, cloud: Cloud, stream: Stream, previous: LeapfrogParams | None) -> LeapfrogParams:
         """The preconditioner from the particles, and the step size from short runs of copies of them.
 
         The search starts from the step size of the beta before, or from `d^(-1/4)`.
@@ -162,7 +175,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
         covariance = weighted_moments(cloud)[1]
         return cholesky_or_diagonal(covariance) if self.preconditioner == "dense" else xp.sqrt(xp.diag(covariance))
 
-    def _tune(self, cloud: Cloud, stream: Any, start: LeapfrogParams, effort: tuple[int, int]) -> Scalar:
+    def _tune(self, cloud: Cloud, stream: Stream, start: LeapfrogParams, effort: tuple[int, int]) -> Scalar:
         """Step size at which copies of some particles accept as often as wanted; the particles themselves stay put.
 
         The acceptance rate is an average over the copies and so almost without noise: a few steps of stochastic

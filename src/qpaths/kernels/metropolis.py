@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, RealLike, Rows, ScalarLike, Vector, is_concrete, namespace
+from ..core import AnyArray, Cost, RealLike, Rows, ScalarLike, Stream, Vector, is_concrete, namespace
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
 from .factors import cholesky_or_diagonal, factors_between, per_particle, times
@@ -43,7 +43,7 @@ class RandomWalk(AbstractKernel[Factors]):
     needs_fit = True
     cost = Cost.values(1)
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Factors | None) -> Factors:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Factors | None) -> Factors:
         """The Cholesky factor of the proposal covariance."""
         _, covariance = weighted_moments(cloud)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
@@ -101,7 +101,7 @@ class IndependentMH(AbstractKernel[Fitted]):
     needs_fit = True
     cost = Cost.values(1)
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Fitted | None) -> Fitted:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Fitted | None) -> Fitted:
         """Mean and Cholesky factor of the weighted particles."""
         mean, covariance = weighted_moments(cloud)
         return Fitted(mean, cholesky_or_diagonal(covariance))

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..core import Cost, RealLike, Rows, Scalar
+from ..core import Cost, RealLike, Rows, Scalar, Stream
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info
 
@@ -52,13 +52,13 @@ class KernelWrapper(AbstractKernel[Any]):
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
         return self.kernel.fit_cost(num_particles, again)
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> Any:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> Any:
         return self.kernel.fit(cloud, stream, previous)
 
     def between(self, low: Any, high: Any, share: Any) -> Any:
         return self.kernel.between(low, high, share)
 
-    def first_memory(self, position: Rows, stream: Any) -> Any:
+    def first_memory(self, position: Rows, stream: Stream) -> Any:
         return self.kernel.first_memory(position, stream)
 
     def randomness(self, rows: Any, position: Rows, num: int) -> Any:

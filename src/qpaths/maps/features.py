@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..core import AnyArray, FloatArray, Module, Rows, namespace
+from ..core import AnyArray, ArrayNamespace, FloatArray, Module, Rows, namespace
 
 CLIP = 12.0
 """Standard deviations beyond which a coordinate bends the later ones no further, so that nothing overflows far out."""
@@ -166,12 +166,12 @@ def _pairs(num: int) -> list[tuple[int, int]]:
     return [(i, j) for i in range(num) for j in range(i)]
 
 
-def _intervals(xp: Any, knots: Any) -> list[tuple[int, tuple[Any, Any]]]:
+def _intervals(xp: ArrayNamespace, knots: Any) -> list[tuple[int, tuple[Any, Any]]]:
     knots = xp.asarray(knots)
     return [(k, (knots[k, i], knots[k, i + 1])) for k in range(knots.shape[0]) for i in range(knots.shape[1] - 1)]
 
 
-def _parabola(xp: Any, u: Any, low: Any, high: Any) -> tuple[Any, Any]:
+def _parabola(xp: ArrayNamespace, u: Any, low: Any, high: Any) -> tuple[Any, Any]:
     """Compute a parabola over an interval that goes on as straight lines of slope -1 and 1, and its derivative."""
     half = 0.5 * (high - low)
     away = u - low - half

@@ -1,11 +1,11 @@
 """Laws of noise: Student's t in some dimensions, and a mixture in each of some coordinates."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jaxtyping import Float
 
-from ..core import AnyArray, Module, Rows, Vector, logsumexp, namespace
+from ..core import AnyArray, Module, Rows, Stream, Vector, logsumexp, namespace
 
 
 class Marginal(Module):
@@ -29,7 +29,7 @@ class Marginal(Module):
         away = (noise[:, :, None] - self.centers) / self.scales
         return xp.log(self.shares) - xp.log(self.scales) - 0.5 * (away**2 + math.log(2 * math.pi))
 
-    def draw(self, stream: Any, normal: Rows) -> Rows:
+    def draw(self, stream: Stream, normal: Rows) -> Rows:
         """Return noise from standard normal numbers, and others that choose the part."""
         number = stream.uniform(normal.shape)
         xp = namespace(number, normal)
@@ -56,6 +56,6 @@ class Student(NamedTuple):
         log_prob = constant - 0.5 * (df + dimension) * xp.log1p(squared / df)
         return log_prob, (-(df + dimension) / (df + squared))[:, None] * noise
 
-    def draw(self, stream: Any, normal: Rows) -> Rows:
+    def draw(self, stream: Stream, normal: Rows) -> Rows:
         mixing = stream.gamma(0.5 * self.df, (normal.shape[0], 1)) / (0.5 * self.df)
         return normal / mixing**0.5

@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Float, Int
 
 from ..algorithms import BDMC, check_chains
-from ..core import AnyArray, Point, RandomKey, RealLike, Rows, Scalar, namespace
+from ..core import AnyArray, Point, RandomKey, RealLike, Rows, Scalar, Stream, namespace
 from ..kernels import HMC, Cloud, Info, KernelWrapper, LeapfrogParams
 from ..paths import AbstractPath
 from ..results import BoundsResult, Result
@@ -32,12 +32,12 @@ class AdaptingHMC(KernelWrapper):
     def __init__(self, num_leapfrog: int):
         self.kernel = HMC(1, num_leapfrog, step_size=_FIRST_STEP, preconditioner="none", jitter=0.0)
 
-    def first_memory(self, position: Rows, stream: Any) -> StepSizes:
+    def first_memory(self, position: Rows, stream: Stream) -> StepSizes:
         """Return the same step size for every chain."""
         xp, num = namespace(position), position.shape[0]
         return StepSizes(xp.full(num, _FIRST_STEP, position.dtype), xp.zeros(num, int), xp.zeros(num, int))
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Any) -> None:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> None:
         """Fit nothing: what a chain needs is in its memory."""
 
     def transition(

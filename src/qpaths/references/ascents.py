@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float
 
 from .. import maps
-from ..core import one_thread, quiet, softmax
+from ..core import Stream, one_thread, quiet, softmax
 from ..remarks import Refusal
 from .climb import Climbable, Climbed, End, Scale, Starts, climb, joined, minus_hessians
 from .components import Component
@@ -104,7 +104,7 @@ def component_at(mode: Mode) -> Component:
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 
-def find_modes(evaluator: Climbable, stream: Any, max_gradients: int) -> Ascents:
+def find_modes(evaluator: Climbable, stream: Stream, max_gradients: int) -> Ascents:
     """Climb the target from draws of the base, and look at the curvature where the ascents end."""
     search = _Search(evaluator, max_gradients)
     drawn = np.asarray(evaluator.draw(stream, NUM_STARTS[-1]), float)

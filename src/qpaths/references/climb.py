@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from ..core import Cost, quiet
+from ..core import Cost, Stream, quiet
 from ..paths import EndpointSlopes
 from ..rows import Evaluator, Layout, Particles
 
@@ -45,7 +45,7 @@ class Climbable(Protocol):
     @property
     def layout(self) -> Layout: ...
 
-    def draw(self, stream: Any, num: int) -> Any: ...
+    def draw(self, stream: Stream, num: int) -> Any: ...
 
     def waypoints(self, positions: Any) -> Any: ...
 
@@ -56,7 +56,7 @@ class ByDifferences:
     They suit smooth densities. Where a density has steps or noise, ascents end nowhere, and say so.
     """
 
-    def __init__(self, evaluator: Evaluator, stream: Any):
+    def __init__(self, evaluator: Evaluator, stream: Stream):
         self.evaluator, self.layout, self.draw = evaluator, evaluator.layout, evaluator.draw
         drawn = np.asarray(evaluator.draw(stream, _NUM_FOR_STEPS), float)
         low, high = np.quantile(drawn, [0.25, 0.75], axis=0)
@@ -81,7 +81,7 @@ class ByDifferences:
         return Particles(positions, features, EndpointSlopes(None, (ahead - behind) / (2 * self.steps), None))
 
 
-def climbable(evaluator: Evaluator, with_slopes: bool, stream: Any) -> tuple[Climbable, Cost]:
+def climbable(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[Climbable, Cost]:
     """Return an evaluator for ascents, by differences without gradients, and the cost of a gradient."""
     if with_slopes:
         return evaluator, Cost.gradients(1)

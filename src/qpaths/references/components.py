@@ -5,7 +5,7 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from ..core import Module, Rows, Vector, namespace
+from ..core import Module, Rows, Stream, Vector, namespace
 from ..maps import At, Chain, Marginal, Student, Triangular
 from ..remarks import Shape
 
@@ -47,11 +47,11 @@ class Component(Module):
     def _found(self, at: At) -> list[tuple[Vector, Rows]]:
         return [part.log_prob_and_slope(at.noise[:, own]) for part, own in self._parts]
 
-    def draw(self, stream: Any, num: int) -> Rows:
+    def draw(self, stream: Stream, num: int) -> Rows:
         """Return `num` rows."""
         return self.map.forward(self.noise(stream, num)).points
 
-    def noise(self, stream: Any, num: int) -> Rows:
+    def noise(self, stream: Stream, num: int) -> Rows:
         """Return `num` rows of what the map turns into draws."""
         normals, *others = stream.split(1 + len(self._parts))
         normal = normals.normal((num, self.map.dimension))

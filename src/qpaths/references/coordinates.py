@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from ..core import Point, Rows, Vector, quiet
+from ..core import ArrayNamespace, Point, Rows, Stream, Vector, quiet
 from ..densities import DensityLike
 from ..maps import Chain
 from ..rows import DerivedDensity, Layout, PlainDensities
@@ -55,7 +55,7 @@ class MappedDensities(PlainDensities):
     map: Chain
 
     @property
-    def xp(self) -> Any:
+    def xp(self) -> ArrayNamespace:  # type: ignore[override]
         return self.inner.xp
 
     @property
@@ -69,7 +69,7 @@ class MappedDensities(PlainDensities):
         return self.inner.each_row(function, tree, *arrays)
 
     @quiet()
-    def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
+    def draw(self, density: DensityLike, stream: Stream, num: int) -> Rows:
         return super().draw(_in_noise(density), stream, num)
 
     @quiet()
@@ -80,7 +80,7 @@ class MappedDensities(PlainDensities):
         found = super().at(densities, positions, with_slopes=with_slopes)
         return [(value, slope() if callable(slope) else slope) for value, slope in found]
 
-    def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
+    def _drawn(self, density: DensityLike, stream: Stream, num: int) -> Rows:
         return self.map.inverse(self.inner._drawn(density, stream, num)).noise
 
     def _evaluated(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..core import one_thread, quiet
+from ..core import Stream, one_thread, quiet
 from ..rows import Evaluator
 from .climb import minus_hessians
 from .drivers import find_direction, find_drivers, rotation_to
@@ -51,7 +51,7 @@ def conditional_design(
     draws: HostRows,
     scores: HostRows,
     max_gradients: int,
-    stream: Any,
+    stream: Stream,
     known: Drivers = (),
     given: Drivers = (),
     direction: Float[np.ndarray, " d"] | None = None,
@@ -142,7 +142,7 @@ class _Search:
         """The diagonal of minus the Hessian in all coordinates."""
         return np.diagonal(self._precision(points[:, :0], points), axis1=1, axis2=2)
 
-    def run(self, drivers: tuple[int, ...], stream: Any) -> _Optima | None:
+    def run(self, drivers: tuple[int, ...], stream: Stream) -> _Optima | None:
         """Optima for values of the drivers all over their range, as far as they have mass."""
         self._choose(drivers)
         mean, factor = _moments(self.values, None)
@@ -156,7 +156,7 @@ class _Search:
             optima = optima.joined(self._optima(_stretched(optima, stream.fold(number)), optima))
         return optima
 
-    def design(self, optima: _Optima, stream: Any) -> Design | None:
+    def design(self, optima: _Optima, stream: Stream) -> Design | None:
         """Draws from the normals of all optima that matter.
 
         Weights are flat, because a fit that is good far out is worth more than one that is best in the middle.
@@ -275,7 +275,7 @@ def _heavy(stream: Any, num: int, num_drivers: int) -> Values:
     return normals.normal((num, num_drivers)) / (gammas.gamma(0.5 * _DF, (num, 1)) / (0.5 * _DF)) ** 0.5
 
 
-def _stretched(optima: _Optima, stream: Any) -> Values:
+def _stretched(optima: _Optima, stream: Stream) -> Values:
     """New values on lines through two old ones, on the side of the one with few others nearby.
 
     So the search follows ridges, and reaches the end of a long one in a few rounds (the moves of Goodman and Weare,

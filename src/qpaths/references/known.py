@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from ..core import logsumexp, one_thread, quiet, sigmoid, softmax
+from ..core import Stream, logsumexp, one_thread, quiet, sigmoid, softmax
 from ..rows import Evaluator
 from .ascents import Mode, component_at
 
@@ -60,7 +60,7 @@ class Sample(NamedTuple):
     log_evidence: float
 
     @staticmethod
-    def of(rows: Matrix, log_weights: Values, effective: float, log_evidence: float, stream: Any) -> "Sample":
+    def of(rows: Matrix, log_weights: Values, effective: float, log_evidence: float, stream: Stream) -> "Sample":
         """Return some of the draws, chosen by their weights, as many as are cheap to compare with modes."""
         num = int(np.clip(_MOST_PRODUCTS / rows.shape[1] ** 2, *_NUM_COMPARED))
         cumulative = np.cumsum(softmax(log_weights))
@@ -77,7 +77,7 @@ def distinct(modes: tuple[Mode, ...], new: tuple[Mode, ...]) -> tuple[Mode, ...]
 
 
 @quiet()
-def missing_mass(evaluator: Evaluator, modes: tuple[Mode, ...], sample: Sample, stream: Any) -> tuple[Missing, int]:
+def missing_mass(evaluator: Evaluator, modes: tuple[Mode, ...], sample: Sample, stream: Stream) -> tuple[Missing, int]:
     """Compare the mass around known optima with that of draws; also return how many values this took.
 
     Space is divided among the optima by the normal distributions of their curvature. In the part of each, not far from
@@ -135,7 +135,7 @@ class _Parts:
         away = np.array([mode.distance(rows) for mode in self.modes])[own, np.arange(len(rows))]
         return np.where(away < self.radius, own, -1)
 
-    def masses(self, evaluator: Evaluator, numbers: np.ndarray, stream: Any) -> tuple[Values, Values]:
+    def masses(self, evaluator: Evaluator, numbers: np.ndarray, stream: Stream) -> tuple[Values, Values]:
         """Return the log mass of the target in some parts, and the relative standard error of each mass."""
         rows = np.concatenate([self.components[k].draw(stream.fold(int(k)), _NUM_DRAWS) for k in numbers])
         log_proposal = logsumexp(np.array([self._log_prob(k, rows) for k in numbers]), axis=0) - np.log(len(numbers))

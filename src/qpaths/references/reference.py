@@ -10,7 +10,20 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Float
 
-from ..core import AnyArray, Module, Point, PRNGKey, Rows, Scalar, TracedStream, Vector, logsumexp, namespace, quiet
+from ..core import (
+    AnyArray,
+    Module,
+    Point,
+    PRNGKey,
+    Rows,
+    Scalar,
+    Stream,
+    TracedStream,
+    Vector,
+    logsumexp,
+    namespace,
+    quiet,
+)
 from ..densities import DensityLike, draw, evaluate
 from ..rows import AbstractDensities, DerivedDensity, Evaluator, Layout
 from .components import Component
@@ -83,8 +96,9 @@ class Reference(Module, DerivedDensity):
         return ~(xp.min(xp.stack(away), axis=0) < _FARTHEST)
 
     @quiet()
-    def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
-        which, far, *near = stream.split(2 + len(self.components))
+    def draw_rows(self, stream: Stream, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
+        streams: list[Any] = [*stream.split(2 + len(self.components))]
+        which, far, *near = streams
         number = which.uniform((num, 1))
         rows = draw_inner(far, num)
         xp = namespace(rows, number)
@@ -102,13 +116,13 @@ class Reference(Module, DerivedDensity):
         return self.given_inner(row, evaluate(self.inner, x, "base")[None], None)[0][0]
 
     def sample(self, key: PRNGKey) -> Point:
-        def draw_inner(stream: Any, num: int) -> Any:
+        def draw_inner(stream: TracedStream, num: int) -> Any:
             return self.layout.rows(draw(self.inner, stream.key, "base"))[None]
 
         return self.layout.points(self.draw_rows(TracedStream(key), 1, draw_inner)[0])
 
 
-def share_outside(reference: Reference, evaluator: Evaluator, num: int, *, stream: Any) -> float:
+def share_outside(reference: Reference, evaluator: Evaluator, num: int, *, stream: Stream) -> float:
     """Share of `num` draws from each component at which the target has no mass: beyond a hard bound. The largest."""
     shares = []
     for number, component in enumerate(reference.components):
@@ -118,7 +132,7 @@ def share_outside(reference: Reference, evaluator: Evaluator, num: int, *, strea
 
 
 @quiet()
-def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
+def share_lost(reference: Reference, num: int, *, stream: Stream) -> float:
     """Share of `num` draws from each curved component that its map does not lead back to their noise. The largest.
 
     Far out, a map whose coordinates drive each other can grow without bound. What comes back is then rounding errors.
@@ -134,7 +148,7 @@ def share_lost(reference: Reference, num: int, *, stream: Any) -> float:
     return max(shares)
 
 
-def least_covered(reference: Reference, evaluator: Evaluator, stream: Any) -> tuple[Rows, int]:
+def least_covered(reference: Reference, evaluator: Evaluator, stream: Stream) -> tuple[Rows, int]:
     """Points around the base and the reference at which the target is highest, compared with the reference.
 
     A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands. Also returned: how

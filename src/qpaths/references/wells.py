@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float
 
-from ..core import logsumexp, quiet
+from ..core import Stream, logsumexp, quiet
 from ..maps import Chain, Marginal, Permute, Scale, Triangular
 from ..rows import Evaluator, in_pieces
 from .components import Component
@@ -47,7 +47,7 @@ def num_scanned(dimension: int) -> int:
 
 
 @quiet()
-def fit_wells(evaluator: Evaluator, draws: Draws, stream: Any, correlated: bool) -> Component | None:
+def fit_wells(evaluator: Evaluator, draws: Draws, stream: Stream, correlated: bool) -> Component | None:
     """Mixtures for the coordinates that have several modes, Student-t noise for the others.
 
     The others have the correlations of the draws, or none. None where no coordinate has several modes, or a mode is

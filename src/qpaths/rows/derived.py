@@ -4,7 +4,7 @@ import abc
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Rows, Vector
+from ..core import Rows, Stream, Vector
 from ..densities import DensityLike
 
 
@@ -27,7 +27,7 @@ class DerivedDensity(abc.ABC):
         """
 
     @abc.abstractmethod
-    def draw_rows(self, stream: Any, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
+    def draw_rows(self, stream: Stream, num: int, draw_inner: Callable[[Any, int], Rows]) -> Rows:
         """Return rows of draws; `draw_inner(stream, num)` makes those of `inner`."""
 
     @abc.abstractmethod

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..core import FloatArray, Point, RealLike, Rows, to_host
+from ..core import ArrayNamespace, FloatArray, Point, RealLike, Rows, Stream, to_host
 from ..densities import DensityLike
 from ..paths import AbstractPath, EndpointSlopes, EndpointValues, Reversed
 from .derived import DerivedDensity, inner_of
@@ -52,7 +52,7 @@ class AbstractDensities(abc.ABC):
 
     layout: Layout
     """Translates between rows and the user's points."""
-    xp: Any
+    xp: ArrayNamespace
     """`numpy` on the host, `jax.numpy` in a compiled program."""
 
     @abc.abstractmethod
@@ -67,7 +67,7 @@ class AbstractDensities(abc.ABC):
         """Return `function(tree, *rows)` for each row of the arrays, for paths that are not pointwise."""
 
     @abc.abstractmethod
-    def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
+    def draw(self, density: DensityLike, stream: Stream, num: int) -> Rows:
         """Return positions of `num` exact draws. Use a stream for one draw only."""
 
     @abc.abstractmethod
@@ -100,7 +100,7 @@ class PlainDensities(AbstractDensities):
     def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
         """As `draw`, by the user's sampler."""
 
-    def draw(self, density: DensityLike, stream: Any, num: int) -> Rows:
+    def draw(self, density: DensityLike, stream: Stream, num: int) -> Rows:
         if isinstance(density, DerivedDensity):
             return density.draw_rows(stream, num, functools.partial(self._drawn, density.inner))
         return self._drawn(density, stream, num)
@@ -187,7 +187,7 @@ class Evaluator:
         """`numpy` on the host, `jax.numpy` in a compiled program."""
         return self.densities.xp
 
-    def draw(self, stream: Any, num: int) -> Rows:
+    def draw(self, stream: Stream, num: int) -> Rows:
         """Positions of `num` exact draws from the base.
 
         Use a stream for one draw only.
@@ -304,7 +304,7 @@ class OneDensity:
         self.density, self.name, self.densities, self.with_slopes = density, name, densities, with_slopes
         self.layout, self.xp = densities.layout, densities.xp
 
-    def draw(self, stream: Any, num: int) -> Rows:
+    def draw(self, stream: Stream, num: int) -> Rows:
         return self.densities.draw(self.density, stream, num)
 
     def values(self, positions: Rows) -> FloatArray:

@@ -4,7 +4,7 @@ from typing import Any
 
 import jax
 
-from ..core import HostStream, TracedStream, is_traced, stream_of
+from ..core import HostStream, Stream, TracedStream, is_traced, stream_of
 from .derived import DerivedDensity
 from .evaluator import AbstractDensities, Evaluator, forward
 from .host import HostDensities
@@ -49,7 +49,7 @@ def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | Trac
     return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
 
 
-def evaluator_of(path: Any, stream: Any, *, with_slopes: bool) -> Evaluator:
+def evaluator_of(path: Any, stream: Stream, *, with_slopes: bool) -> Evaluator:
     """The evaluator for a run of a path in the world of a stream; a base may choose the coordinates of the run."""
     layout, is_host = layout_of(path), isinstance(stream, HostStream)
     if not is_host and any_numpy((path,)):

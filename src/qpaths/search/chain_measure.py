@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from ..algorithms import AIS, BDMC, REVERSE, at_bases, at_targets, raise_fault, run_many
 from ..annealing import State, anneal_groups
-from ..core import Point, log_mean_exp, namespace, to_host
+from ..core import Point, Stream, log_mean_exp, namespace, to_host
 from ..densities import as_pytree
 from ..kernels import HMC, FrozenKernel, shared
 from ..paths import AbstractPath, Ordered
@@ -138,7 +138,7 @@ class Problems(NamedTuple):
         return Problems(data, samples, num_chains, AtMost(num, "problems"))
 
 
-def measure(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
+def measure(problems: Problems, candidate: Candidate, stream: Stream) -> Measured:
     """Run the chains once: those of a single problem on the host, those of many in one compiled program."""
     if problems.data is None:
         return _measure_on_host(problems, candidate, stream)
@@ -219,7 +219,7 @@ def _changes(sums: Any, kept: Any) -> Any:
     return log_weights[-1], acceptance, increment, xp.var(groups, axis=1, ddof=1), spread
 
 
-def _measure_on_host(problems: Problems, candidate: Candidate, stream: Any) -> Measured:
+def _measure_on_host(problems: Problems, candidate: Candidate, stream: Stream) -> Measured:
     """The same for a single problem, with the arithmetic on the host."""
     path, schedule, kernel = candidate.recipe.path(None), candidate.recipe.schedule, candidate.kernel
     ends, num_chains = 1 + group_ends(candidate.recipe.num_steps), problems.num_chains

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..core import sigmoid
+from ..core import Stream, sigmoid
 from ..kernels import HMC, FrozenKernel, LeapfrogParams
 from ..recipe import Recipe
 from ..rows import layout_of
@@ -101,7 +101,7 @@ class Trial(NamedTuple):
     measured: Measured
 
 
-def rounds(problems: Problems, candidate: Candidate, num_rounds: int, stream: Any) -> Trial:
+def rounds(problems: Problems, candidate: Candidate, num_rounds: int, stream: Stream) -> Trial:
     """Measure and improve, several times, with smaller and smaller changes; then measure what came out."""
     keys = stream.split(num_rounds + 1)
     for i in range(num_rounds):
@@ -181,7 +181,7 @@ def num_pilot_gradients(start: Candidate, num_gradients: int, num_directions: in
     return directions * (rough + trials * short) + 3 * num_directions * num_gradients
 
 
-def search_chains(problems: Problems, start: Candidate, num_gradients: int, search: Search, stream: Any) -> Trial:
+def search_chains(problems: Problems, start: Candidate, num_gradients: int, search: Search, stream: Stream) -> Trial:
     """The best recipe found for chains of `num_gradients` gradients.
 
     One thing is chosen after the other. A rough run gives step sizes and schedule. Shorter runs give leapfrog steps,

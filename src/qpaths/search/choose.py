@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from ..core import PRNGKey, check_num, quiet, to_host
+from ..core import PRNGKey, Stream, check_num, quiet, to_host
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered, QPath
 from ..recipe import check_parts
@@ -121,7 +121,7 @@ def _candidates(deltas: Any) -> Float[np.ndarray, " candidates"]:
 
 
 def _log_weights(
-    path: AbstractPath[Any], stream: Any, kernel: AbstractKernel[Any], num: int
+    path: AbstractPath[Any], stream: Stream, kernel: AbstractKernel[Any], num: int
 ) -> Float[np.ndarray, " n"]:
     """Log target over base at draws from the base; `-inf` where the target has no mass."""
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)

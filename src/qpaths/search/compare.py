@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from ..algorithms import SMC
 from ..annealing import anneal
-from ..core import Cost, check_num
+from ..core import Cost, Stream, check_num
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..results import Status
@@ -38,7 +38,7 @@ class Contest:
         self.cost = Cost()
 
     def schedules(
-        self, deltas: Float[np.ndarray, " candidates"], schedule: AbstractSchedule | int | None, stream: Any
+        self, deltas: Float[np.ndarray, " candidates"], schedule: AbstractSchedule | int | None, stream: Stream
     ) -> tuple[Float[np.ndarray, " kept"], Float[np.ndarray, "kept num"]]:
         """The candidates that can be judged, and the betas on which each is; one that does not reach 1 is dropped."""
         if isinstance(schedule, AbstractFixedSchedule):
@@ -59,7 +59,7 @@ class Contest:
         num = schedule if isinstance(schedule, int) else 1 + reached[int(np.argmin(np.abs(kept)))][1]["beta"].size
         return kept, np.stack([respace(np.append(0.0, s["beta"]), s["length"], num) for _, s in reached])
 
-    def _explore(self, delta: float, schedule: AdaptiveSchedule, stream: Any) -> Any:
+    def _explore(self, delta: float, schedule: AdaptiveSchedule, stream: Stream) -> Any:
         """Betas and lengths of the steps of an adaptive run; None where it does not reach beta = 1."""
         algorithm = SMC(self.num_particles, schedule, self.kernel)
         annealing, state = algorithm.begin(with_delta(self.path, delta), key=stream)
@@ -72,7 +72,7 @@ class Contest:
         return stats if float(state.beta) >= 1 else None
 
     def run(
-        self, deltas: Float[np.ndarray, " runs"], betas: Float[np.ndarray, "runs num"], stream: Any
+        self, deltas: Float[np.ndarray, " runs"], betas: Float[np.ndarray, "runs num"], stream: Stream
     ) -> Float[np.ndarray, " runs"]:
         """Log Z-hat of one run for each of the given deltas and schedules; `-inf` where no particle has weight."""
         values = []

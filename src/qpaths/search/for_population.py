@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import Cost, RandomKey
+from ..core import Cost, RandomKey, Stream
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
@@ -172,7 +172,7 @@ def _moves_error(barrier: float, num_steps: int, kernel: AbstractKernel[Any]) ->
 
 
 def _with_best_q(
-    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], stream: Any, allowance: _Allowance
+    path: AbstractPath[Any], pilot: Pilot, kernel: AbstractKernel[Any], stream: Stream, allowance: _Allowance
 ) -> tuple[AbstractPath[Any], Pilot, Remark]:
     """The q-path whose bound is best and its pilot, or what was given; and why."""
     if not isinstance(path, Ordered):

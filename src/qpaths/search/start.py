@@ -6,7 +6,7 @@ mass than another one is wrong, however short its path. What was tried comes out
 
 from typing import Any
 
-from ..core import Cost
+from ..core import Cost, Stream
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, GeometricPath
 from ..references import FEWEST_DIFFERENCES, Ascents, Mode, climbable, find_modes
@@ -44,7 +44,7 @@ def choose_start(
     path: AbstractPath[Any],
     kernel: AbstractKernel[Any],
     num_particles: int,
-    stream: Any,
+    stream: Stream,
     max_cost: float,
     known: tuple[Mode, ...] = (),
 ) -> Choice:
@@ -70,7 +70,7 @@ def choose_start(
 
 
 def modes_of_target(
-    path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, max_cost: float
+    path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Stream, max_cost: float
 ) -> tuple[Ascents, Cost]:
     """Return the optima of the target, for a run from a base that is kept, and the cost."""
     draw, climb = stream.split(2)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from ..core import Cost
+from ..core import Cost, Stream
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
 from ..references import Ascents, Blocks, Component, Mode, Reference, climbable, distinct, share_lost, share_outside
@@ -100,7 +100,7 @@ class Search:
     """What a search knows: the best path and its pilot, the attempts, and what is left of `max_cost` evaluations."""
 
     def __init__(
-        self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Any, max_cost: float
+        self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Stream, max_cost: float
     ):
         self.path, self.kernel, self.num_particles = path, kernel, num_particles
         self.stream, self.max_cost = stream, max_cost

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..core import log_ess, quiet
+from ..core import Stream, log_ess, quiet
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..references import Component, Design
@@ -20,7 +20,7 @@ _HEAVIEST = 0.6
 
 
 @quiet()
-def weighted_fit(design: Design, evaluator: Evaluator, stream: Any) -> tuple[Component, float, int]:
+def weighted_fit(design: Design, evaluator: Evaluator, stream: Stream) -> tuple[Component, float, int]:
     """The best fit to a design and to draws from an earlier fit, the effective share of its draws, and evaluations."""
     component, best_share, num_values = design.fit(), -1.0, 0
     for number in range(_NUM_ROUNDS):
@@ -41,7 +41,7 @@ def weighted_fit(design: Design, evaluator: Evaluator, stream: Any) -> tuple[Com
     return best, best_share, num_values
 
 
-def weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Any, num: int) -> float:
+def weights_alone(path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Stream, num: int) -> float:
     """Effective share of `num` draws from the base that only get weights; 0 where the tail of these is too heavy."""
     evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
     values = evaluator.values(evaluator.draw(stream, num))

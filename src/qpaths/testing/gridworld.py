@@ -19,6 +19,7 @@ from ..core import (
     Rows,
     Scalar,
     ScalarLike,
+    Stream,
     Vector,
     namespace,
     quiet,
@@ -188,7 +189,7 @@ class Scripted(AbstractKernel[Script]):
     needs_fit = False
     cost = Cost.values(1)
 
-    def fit(self, cloud: Cloud, stream: Any, previous: Script | None) -> Script:
+    def fit(self, cloud: Cloud, stream: Stream, previous: Script | None) -> Script:
         if previous is None:
             return Script(cloud.evaluator.xp.asarray(-1), cloud.beta, cloud.beta)
         return Script(previous.step + 1, previous.beta, cloud.beta)

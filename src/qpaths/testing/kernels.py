@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..annealing import Population, State
-from ..core import Cost, PRNGKey, Rows, stream_of, to_host
+from ..core import Cost, PRNGKey, Rows, Stream, stream_of, to_host
 from ..densities import Density
 from ..families import MultivariateNormal
 from ..io import Codec, classes_around, parts_of
@@ -78,7 +78,7 @@ class _Case(NamedTuple):
     evaluator: Evaluator
     params: Any
     draws: Rows
-    stream: Any
+    stream: Stream
 
     @staticmethod
     def of(kernel: AbstractKernel[Any], key: PRNGKey, num: int) -> "_Case":
@@ -102,7 +102,7 @@ class _Case(NamedTuple):
         return population.move(evaluator, self.kernel, state, self.stream, self.grouped)[0]
 
 
-def _draw(stream: Any, num: int) -> Rows:
+def _draw(stream: Stream, num: int) -> Rows:
     """Exact draws at beta = 1/2, where precisions and precisions times means are halfway."""
     precision = 0.5 + 0.5 / _VARIANCE
     return 0.5 * _MEAN / _VARIANCE / precision + stream.normal((num, 2)) / precision**0.5

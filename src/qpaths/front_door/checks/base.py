@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...algorithms import Islands
-from ...core import Cost, log_ess, softmax
+from ...core import Cost, Stream, log_ess, softmax
 from ...kernels import AbstractKernel
 from ...recipe import Recipe
 from ...references import Mode
@@ -32,7 +32,7 @@ class Run:
         recipe: Recipe,
         islands: Islands,
         ledger: Ledger,
-        stream: Any,
+        stream: Stream,
     ):
         self.evaluator, self.kernel, self.recipe, self.islands = evaluator, kernel, recipe, islands
         self.ledger, self.stream, self.spent = ledger, stream, ledger.spent

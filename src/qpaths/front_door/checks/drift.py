@@ -6,7 +6,7 @@ import jax
 import numpy as np
 
 from ...algorithms import Draws, Drift, Islands, continued, size_for
-from ...core import Cost, Rows, log_ess, softmax
+from ...core import Cost, Rows, Stream, log_ess, softmax
 from ...kernels import FrozenKernel
 from ...recipe import Recipe
 from ...remarks import Finding
@@ -19,7 +19,9 @@ _NUM_COMPARED = 4096
 """Draws of a run with moves with which those that are moved on are compared."""
 
 
-def drift_of_draws(recipe: Recipe, islands: Islands, spent: Cost, num_left: float, stream: Any) -> tuple[Drift, Cost]:
+def drift_of_draws(
+    recipe: Recipe, islands: Islands, spent: Cost, num_left: float, stream: Stream
+) -> tuple[Drift, Cost]:
     """Whether the draws stay where they are when they are moved on; and the cost, at most what is left.
 
     A tail or a ridge that every island reaches too rarely shows. A mode that no move leads to does not.

@@ -1,10 +1,8 @@
 """Optima that a run has met, around which its draws must have the target's mass."""
 
-from typing import Any
-
 import numpy as np
 
-from ...core import Cost
+from ...core import Cost, Stream
 from ...references import TYPICAL_GRADIENTS, Mode, Sample, climbable, distinct, missing_mass, modes_at
 from ...remarks import Finding
 from .base import Check, Run, Seen
@@ -27,7 +25,7 @@ class KnownModes(Check):
         return Seen((finding,), {"uncovered": missing.error}, cost, modes=missing.modes)
 
 
-def _optima_above(run: Run, stream: Any) -> tuple[tuple[Mode, ...], Cost]:
+def _optima_above(run: Run, stream: Stream) -> tuple[tuple[Mode, ...], Cost]:
     """Return the optima above places where the draws miss mass."""
     if not run.places:
         return (), Cost()

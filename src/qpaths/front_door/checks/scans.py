@@ -1,12 +1,12 @@
 """Modes and ends of single coordinates that the draws of a run have missed."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
 from ...algorithms import Islands
-from ...core import Cost, log_ess, logsumexp, softmax
+from ...core import Cost, Stream, log_ess, logsumexp, softmax
 from ...references import grid, is_resolved, masses, modes, normalized, scan, scanned_values
 from ...remarks import Finding
 from ...rows import Evaluator
@@ -49,7 +49,7 @@ class Missed(NamedTuple):
 
 
 def missed_modes(
-    evaluator: Evaluator, islands: Islands, num_spent: int, num_left: float, stream: Any
+    evaluator: Evaluator, islands: Islands, num_spent: int, num_left: float, stream: Stream
 ) -> tuple[Missed, int]:
     """Whether draws would stay as they are if one coordinate were drawn again, given the others (a Gibbs step).
 
@@ -166,7 +166,7 @@ def _draws(evaluator: Evaluator, islands: Islands) -> tuple[Matrix, Line]:
     return rows.reshape(-1, rows.shape[-1]), np.asarray(softmax(islands.log_weights.ravel()), float)
 
 
-def _chosen(rows: Matrix, weights: Line, stream: Any, num: int) -> Matrix:
+def _chosen(rows: Matrix, weights: Line, stream: Stream, num: int) -> Matrix:
     cumulative = np.cumsum(weights)
     return rows[np.searchsorted(cumulative, np.asarray(stream.uniform((num,))) * cumulative[-1])]
 

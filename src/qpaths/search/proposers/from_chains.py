@@ -1,11 +1,11 @@
 """References fitted to the draws of Hamiltonian chains at the target."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from ...core import one_thread, quiet, softmax
+from ...core import Stream, one_thread, quiet, softmax
 from ...kernels import HMC, LeapfrogParams
 from ...references import HostRows, best_fit, find_frame, fit_map
 from ...remarks import Refusal, Source
@@ -131,7 +131,7 @@ def moved_chains(search: Search, num_moves: int) -> Moved:
     return Moved(kept[0][finite], kept[1][finite])
 
 
-def _starts(search: Search, stream: Any) -> HostRows:
+def _starts(search: Search, stream: Stream) -> HostRows:
     """Return draws of the best pilot, optima, and draws of the base."""
     optima = [mode.position for mode in sorted(search.known, key=lambda mode: -mode.log_mass)][: _CHAINS // 2]
     found = [np.array(optima).reshape(-1, search.evaluator.dimension)]
