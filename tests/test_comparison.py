@@ -98,7 +98,7 @@ def test_tables():
 
 def test_data_are_known_by_their_numbers(key):
     """The same data in another precision or container are the same; other numbers are not."""
-    from qpaths.front_door.endpoints import digests
+    from qpaths.after import digests
 
     y = np.array([0.1, 0.2, 0.3])
     assert digests({"y": y}) == digests([y.astype(np.float32)]) != digests({"y": y + 1e-3})

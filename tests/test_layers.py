@@ -20,9 +20,9 @@ LAYERS = [
     ["results", "recipe"],
     ["annealing", "comparison"],
     ["algorithms", "plotting"],
-    ["search", "models", "testing", "adapters.for_blackjax"],
+    ["search", "models", "testing", "adapters.for_blackjax", "after"],
     ["front_door"],
-    ["cli"],
+    ["cli", "after.many"],
     ["__main__"],
 ]
 """Rooms from the ground up. A file that is named stands apart from its folder, whose door imports it when needed."""

@@ -25,6 +25,8 @@ ROOMS = {
     "__main__": ("command line", "python -m qpaths"),
     "cli": ("command line", "the qpaths command: evidence, compare, and what paper/ adds"),
     "front_door": ("what you call", "evidence: endpoints, checks, limits, verdict"),
+    "after": ("what you call", "draws, new data, other priors"),
+    "after.many": ("what you call", "many data sets"),
     "search": ("what you call", "tune, choose_q, equalize: pilots in, a Recipe out"),
     "models": ("extras", "decoders: bounds, training"),
     "testing": ("extras", "check_path, check_kernel, ..."),

@@ -1,5 +1,6 @@
 # The names of the package, and the modules they live in; `__init__.py` imports each when it is first used.
 from . import adapters as adapters
+from . import after as after
 from . import algorithms as algorithms
 from . import families as families
 from . import kernels as kernels
@@ -33,6 +34,7 @@ from .families import Normal as Normal
 from .families import StudentT as StudentT
 from .front_door import evidence_from_draws as evidence_from_draws
 from .front_door.evidence import evidence as evidence
+from .front_door.with_model import with_model as with_model
 from .kernels import HMC as HMC
 from .kernels import MALA as MALA
 from .kernels import IndependentMH as IndependentMH

@@ -355,6 +355,15 @@ class DrawsNote(Kind):
     WORTH = "the draws are worth {worth:.0f} independent ones for this estimate"
 
 
+class AfterNote(Kind):
+    """What was made of a result afterwards."""
+
+    UPDATED = (
+        "carried from the draws without the new data, in {num_steps} steps; the log predictive density of the new data "
+        "is {predictive:.4f} +- {predictive_se:.4f}"
+    )
+
+
 class DrawsFinding(Kind):
     """What looks unreliable in an estimate from draws."""
 

@@ -60,6 +60,27 @@ class Stats(TypedDict, total=False):
     """Parallel tempering: stepping stones in the two directions."""
     log_evidence_integration: ResultArray
     """Parallel tempering: corrected thermodynamic integration."""
+    log_evidence_se: ResultArray
+    """New data: standard error of the log evidence so far."""
+    log_predictive: ResultArray
+    """New data: the log predictive density of each block, given those before."""
+    log_predictive_se: ResultArray
+
+
+class Kept:
+    """Something that a result keeps in memory alone: it is in no file, and does not make two results different."""
+
+    def __init__(self, value: Any = None):
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Kept)
+
+    def __hash__(self) -> int:
+        return 0
+
+    def __reduce__(self) -> Any:
+        return Kept, ()
 
 
 class Result(eqx.Module):
@@ -83,6 +104,7 @@ class Result(eqx.Module):
         error_parts: Of `qpaths.evidence`: the parts of the standard error in nats, by name; see `ErrorParts`.
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
+        origin: Of `qpaths.evidence`: the model, for further questions. Files do not hold it: see `qpaths.with_model`.
 
     Under `jax.jit` look at `status` before using any number. [The result](algorithms.md#the-result) says how to read a
     result.
@@ -111,6 +133,7 @@ class Result(eqx.Module):
     error_parts: dict[str, Any] | None = None
     unconstrained: Any = None
     data: tuple[str, ...] = eqx.field(static=True, default=())
+    origin: Kept = eqx.field(static=True, default=Kept(), repr=False, metadata={"in_files": False})
 
     def __post_init__(self) -> None:
         given, self.verdict = self.verdict, self._judged
@@ -161,6 +184,42 @@ class Result(eqx.Module):
         The format is an `.npz` archive without pickle (docs/files.md). A file that exists is replaced as a whole.
         """
         write(path, "result", self, _CODEC)
+
+    @property
+    def known(self) -> Any:
+        """The model behind the result, which answers further questions; an error where the result has none."""
+        if self.origin.value is None:
+            raise ValueError(
+                f"this result of {self.algorithm} does not hold its model, as those of `evidence` do until they are "
+                f"stored: give it again, `result = qpaths.with_model(result, prior=..., log_likelihood=..., data=...)`."
+            )
+        return self.origin.value
+
+    def draws(self, num: int, *, key: PRNGKey) -> Any:
+        """Posterior draws of equal weight, resampled and then moved by the kernel of the run.
+
+        Args:
+            num: How many.
+            key: For the resampling and the moves.
+
+        Returns:
+            `EqualDraws` with `samples`, and for each number its ESS and r-hat over islands. [After the
+            evidence](after.md#draws) has an example.
+        """
+        return self.known.draws(self, num, key)
+
+    def update(self, new_data: Any, *, key: PRNGKey) -> "Result":
+        """The result with new data in the model, from the draws without them.
+
+        Args:
+            new_data: Observations that the model does not have yet, as `data` of `evidence`.
+            key: For the run.
+
+        Returns:
+            A result with all data. `stats["log_predictive"]` is the log predictive density of the new ones, and
+            `stats["log_predictive_se"]` its standard error. [After the evidence](after.md#new-data) has an example.
+        """
+        return self.known.update(self, new_data, key)
 
     def to_arviz(self, *, key: PRNGKey | None = None, log_likelihood: Any = None) -> Any:
         """Equally weighted posterior draws for ArviZ: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on.

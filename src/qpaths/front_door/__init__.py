@@ -2,3 +2,4 @@
 
 from .evidence import evidence as evidence
 from .from_draws import evidence_from_draws as evidence_from_draws
+from .with_model import with_model as with_model

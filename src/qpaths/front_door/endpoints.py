@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import hashlib
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -13,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..adapters import Model, from_prior
+from ..after import digests, named_by
 from ..core import PointFaultError, QpathsTypeError, Stream, named_leaves, takes_two
 from ..densities import (
     Backend,
@@ -74,18 +74,7 @@ def with_names(result: Result, model: Model | None, data: Any) -> Result:
     result = dataclasses.replace(result, data=digests(data))
     if model is None:
         return result
-    named = model.named(result.samples)
-    order = [*model.variables, *(name for name in named if name not in model.variables)]  # JAX sorts names
-    return dataclasses.replace(result, samples={name: named[name] for name in order}, unconstrained=result.samples)
-
-
-def digests(data: Any) -> tuple[str, ...]:
-    """One for each array of the data, in single precision: the same for the same numbers, from whatever package."""
-    found = []
-    for leaf in jax.tree.leaves(data):
-        array = np.ascontiguousarray(np.asarray(leaf, np.float32))
-        found.append(hashlib.sha256(f"{array.shape}".encode() + array.tobytes()).hexdigest()[:16])
-    return tuple(sorted(found))
+    return dataclasses.replace(result, samples=named_by(model, result.samples), unconstrained=result.samples)
 
 
 def model_path(

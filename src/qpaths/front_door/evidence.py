@@ -171,7 +171,8 @@ def evidence(
     verdict = Verdict(stopped, notes, (*seen.findings, *found))
     status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
     result = islands.result(state.recipe.betas, parts, ledger.total, status, verdict)
-    return with_names(result, problem.model, problem.data)
+    named = with_names(result, problem.model, problem.data)
+    return dataclasses.replace(named, origin=problem.kept(state.recipe))
 
 
 def _pilots(problem: Problem, ledger: Ledger, stream: Stream, file: Checkpoint, show: Show) -> CallState:

@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ..adapters import Model, read_draws
+from ..after import Origin
 from ..core import Cost, LogDensity, PRNGKey, Stream, quiet, sigmoid, stream_of
 from ..densities import DensityLike, as_density, has_gradient, marked
 from ..remarks import DrawsFinding, DrawsNote, Note, Remark, Verdict
-from ..results import Result, Status
+from ..results import Kept, Result, Status
 from ..rows import Faults, HostDensities, Layout, OneDensity, rejecting
 from ..stats import bridge, effective_size, importance_log_evidence, r_hat
 from .chains import drifting
@@ -82,7 +83,11 @@ def evidence_from_draws(
         verdict = result.verdict
         assert verdict is not None
         result = dataclasses.replace(result, verdict=dataclasses.replace(verdict, chosen=(*verdict.chosen, note)))
-    return with_names(result, named, None if named is None else named.data)
+    if named is None:
+        return with_names(result, None, None)
+    path = path_given(named.prior, named.log_likelihood, named.data)
+    result = dataclasses.replace(result, origin=Kept(Origin(path, named, named.log_likelihood, named.data)))
+    return with_names(result, named, named.data)
 
 
 def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, inner: Any, key: PRNGKey) -> Result:

@@ -6,11 +6,13 @@ import jax
 import numpy as np
 
 from ..adapters import Model
+from ..after import Origin
 from ..densities import as_text, has_gradient
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath
-from ..recipe import check_parts
+from ..recipe import Recipe, check_parts
 from ..remarks import Finding, Note, Remark
+from ..results import Kept
 from ..rows import Faults, Layout
 from .endpoints import check_alone, model_path, named_model, path_given, with_blind_ends
 
@@ -79,6 +81,10 @@ class Problem(NamedTuple):
         check_parts(kernel)
         _check_gradients(kernel, reasons)
         return Problem(path, kernel, reference, model, likelihood, data, notes)
+
+    def kept(self, recipe: Recipe | None = None) -> Kept:
+        """Return the model for a result to keep, with what the run was made with."""
+        return Kept(Origin(self.path, self.model, self.likelihood, self.data, recipe))
 
     def faults(self, faults: Faults | None, layout: Layout, before: float, after: float) -> list[Remark]:
         """Return what there is to say of rejected points: a note, or a finding where they are many.

@@ -134,9 +134,12 @@ def classes_around(*objects: Any) -> tuple[type, ...]:
 
 
 def _fields(cls: Any) -> list[str]:
-    """Return the names of the fields of a dataclass or of a class of named tuples; none for other classes."""
+    """Return the names of the fields of a dataclass or of a class of named tuples; none for other classes.
+
+    Fields with `in_files` False in their metadata are left out: they keep their default.
+    """
     if dataclasses.is_dataclass(cls):
-        return [field.name for field in dataclasses.fields(cls)]
+        return [field.name for field in dataclasses.fields(cls) if field.metadata.get("in_files", True)]
     return list(getattr(cls, "_fields", ())) if issubclass(cls, tuple) else []
 
 
@@ -147,6 +150,7 @@ def _instance(cls: Any, fields: dict[str, Any]) -> Any:
     if issubclass(cls, tuple):
         return tuple.__new__(cls, fields.values())
     new = object.__new__(cls)
-    for name, value in fields.items():
+    left_out = [field for field in dataclasses.fields(cls) if field.name not in fields]
+    for name, value in (fields | {field.name: field.default for field in left_out}).items():
         object.__setattr__(new, name, value)
     return new
