@@ -10,7 +10,7 @@ from scipy.special import gammaln
 
 import qpaths as qp
 from qpaths.adapters import from_prior
-from qpaths.adapters.transforms import Bounded, Simplex
+from qpaths.adapters.distributions import Bounded, Simplex
 from qpaths.families import Gamma, GeneralizedPareto, Poisson
 from qpaths.front_door.endpoints import named_model
 

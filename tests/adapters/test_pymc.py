@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import qpaths as qp
 from qpaths.adapters import from_pymc
@@ -125,11 +126,12 @@ def test_what_cannot_be_handled_is_named(pm):
         from_pymc(3)
 
 
-def test_a_variable_that_jax_cannot_compile(pm):
+@pytest.mark.filterwarnings("ignore:The Wishart distribution")
+def test_a_wishart_distribution_is_refused(pm):
     with pm.Model() as model:
-        pm.PolyaGamma("odd", 1.0, 0.0)
+        pm.Wishart("odd", 5, np.eye(2))
         pm.Normal("y", 0, 1, observed=Y)
-    with pytest.raises(ValueError, match=r"cannot compile .* for JAX"):
+    with pytest.raises(ValueError, match=r"`odd` is a Wishart distribution.*LKJCholeskyCov"):
         from_pymc(model)
 
 
@@ -143,3 +145,66 @@ def test_no_setting_of_jax_is_left_changed(everything):
     """PyMC asks for a hundred devices when its JAX backend is imported."""
     from_pymc(everything)
     assert "device_count=100" not in os.environ.get("XLA_FLAGS", "")
+
+
+def _interpolated(pm):
+    grid = np.linspace(-3.0, 3.0, 50)
+    pm.Interpolated("x", grid, np.exp(-0.5 * grid**2))
+
+
+HOSTED = {
+    "TruncatedNormal": (lambda pm: pm.TruncatedNormal("x", 0.5, 1.0, lower=0.0), lambda x: x > 0),
+    "ExGaussian": (lambda pm: pm.ExGaussian("x", mu=0.0, sigma=1.0, nu=1.0), None),
+    "Interpolated": (_interpolated, lambda x: abs(x) <= 3),
+    "VonMises": (lambda pm: pm.VonMises("x", 0.5, 2.0), lambda x: abs(x) <= np.pi),
+    "CustomDist": (
+        lambda pm: pm.CustomDist(
+            "x",
+            0.3,
+            logp=lambda x, mu: -0.5 * (x - mu) ** 2 - 0.5 * np.log(2 * np.pi),
+            random=lambda mu, rng=None, size=None: rng.normal(mu, 1.0, size=size),
+        ),
+        None,
+    ),
+}
+"""Priors that PyTensor cannot draw with JAX, or not with a density that fits, and their supports."""
+
+
+@pytest.mark.parametrize("name", HOSTED)
+def test_priors_without_jax_are_drawn_by_pymc_from_their_density(pm, name, key):
+    prior, inside = HOSTED[name]
+    with pm.Model() as model:
+        prior(pm)
+        pm.Normal("y", model["x"], 1.0, observed=0.3)
+    own = from_pymc(model)
+    u = np.linspace(-12.0, 12.0, 1201)
+    density = np.exp(np.asarray(jax.jit(jax.vmap(lambda u: own.prior.log_prob({"x": u})))(u)))
+    assert abs(np.trapezoid(density, u) - 1) < 1e-3
+    draws = np.asarray(jax.jit(jax.vmap(own.prior.sample))(jax.random.split(key, 400))["x"])
+    cdf = np.interp(draws, u, np.concatenate([[0.0], np.cumsum(0.5 * np.diff(u) * (density[1:] + density[:-1]))]))
+    assert stats.kstest(cdf, "uniform").pvalue > 1e-4
+    values = own.named({"x": draws})["x"]
+    assert inside is None or inside(values).all()
+    np.testing.assert_allclose(own.points({"x": values})["x"], draws, rtol=1e-6, atol=1e-6)
+
+
+def test_a_likelihood_that_jax_does_not_have_keeps_its_gradient(pm):
+    with pm.Model() as model:
+        mu = pm.Normal("mu", 0.0, 1.0)
+        pm.Censored("y", pm.Normal.dist(mu, 1.0), lower=-1.0, upper=0.4, observed=np.array([0.3, 0.4]))
+    own = from_pymc(model)
+
+    def log_likelihood(mu):
+        return own.log_likelihood({"mu": mu}, own.data)
+
+    value, slope = jax.jit(jax.value_and_grad(log_likelihood))(0.2)
+    assert float(value) == pytest.approx(stats.norm.logpdf(0.3, 0.2) + stats.norm.logsf(0.4, 0.2))
+    assert float(slope) == pytest.approx((float(log_likelihood(0.2 + 1e-6)) - float(log_likelihood(0.2 - 1e-6))) / 2e-6)
+
+
+def test_a_custom_distribution_without_draws_says_what_to_give(pm):
+    with pm.Model() as model:
+        x = pm.CustomDist("x", 0.3, logp=lambda x, mu: -0.5 * (x - mu) ** 2)
+        pm.Normal("y", x, 1.0, observed=0.3)
+    with pytest.raises(ValueError, match="give `random=`"):
+        from_pymc(model)

@@ -1,15 +1,28 @@
-"""Posterior draws of other packages as arrays by name, chains first."""
+"""Posterior draws from and for other packages: chains of any sampler as arrays by name, and results for ArviZ."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
 
-from ..core import Point
+from ..core import Point, PRNGKey, log_ess, named_leaves, stream_of, to_host
+from ..resampling import resample
+from .distributions import Values
+from .model import Model
+
+Foreign: TypeAlias = Any
+"""Another package, or draws as it keeps them."""
+Finished: TypeAlias = Any
+"""A `qpaths.Result`, which a higher room defines."""
+Pointwise: TypeAlias = Any
+"""The log likelihood of each observation: a model, or a function of a sample."""
+
+_FEWEST = 4
+"""Draws of a chain, the least with which ArviZ computes anything."""
 
 
-def read_draws(draws: Any, variables: dict[str, tuple[int, ...]] | None) -> Point:
+def read_draws(draws: Foreign, variables: dict[str, tuple[int, ...]] | None) -> Point:
     """Arrays with the axes (chain, draw) in front, from whatever holds the draws.
 
     Args:
@@ -36,7 +49,7 @@ def read_draws(draws: Any, variables: dict[str, tuple[int, ...]] | None) -> Poin
     return found
 
 
-def _from_package(draws: Any) -> dict[str, np.ndarray] | None:
+def _from_package(draws: Foreign) -> dict[str, np.ndarray] | None:
     """Draws of ArviZ, PyMC or NumPyro, None where it is something else."""
     if hasattr(draws, "get_samples"):
         return {name: np.asarray(leaf) for name, leaf in draws.get_samples(group_by_chain=True).items()}
@@ -51,13 +64,13 @@ def _from_package(draws: Any) -> dict[str, np.ndarray] | None:
     return {str(name): data[name].transpose("chain", "draw", ...).values for name in data.data_vars}
 
 
-def _with_chains(name: str, leaf: Any, variables: dict[str, tuple[int, ...]] | None) -> np.ndarray:
+def _with_chains(name: str, leaf: Values, variables: dict[str, tuple[int, ...]] | None) -> np.ndarray:
     array = np.asarray(leaf)
     shape = None if variables is None else variables.get(name)
     return array if shape is not None and array.ndim == len(shape) + 2 else array[None]
 
 
-def _plain(leaf: Any) -> np.ndarray:
+def _plain(leaf: Values) -> np.ndarray:
     array = np.asarray(leaf)
     if array.ndim not in (1, 2, 3):
         raise ValueError(
@@ -66,7 +79,7 @@ def _plain(leaf: Any) -> np.ndarray:
     return array if array.ndim == 3 else array[None]
 
 
-def _chosen(found: Any, variables: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+def _chosen(found: Point, variables: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
     """The variables of a model, checked to have its shapes."""
     missing = [name for name in variables if name not in found]
     if missing:
@@ -82,7 +95,7 @@ def _chosen(found: Any, variables: dict[str, tuple[int, ...]]) -> dict[str, np.n
     return {name: found[name] for name in variables}
 
 
-def _check(found: Any) -> None:
+def _check(found: Point) -> None:
     """Raise where draws are not numbers, or have different numbers of draws."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(found)
     if len({leaf.shape[:2] for _, leaf in leaves}) != 1:
@@ -96,3 +109,108 @@ def _check(found: Any) -> None:
                 f"`{name}` is not a finite number in draw {int(where[1])} of chain {int(where[0])}: leave such draws "
                 f"out, and find out where they come from."
             )
+
+
+def to_arviz(result: Finished, log_likelihood: Pointwise | None, key: PRNGKey | None) -> Foreign:
+    """The draws of a result, one chain for each island."""
+    arviz = _import_arviz()
+    log_weights = np.asarray(to_host(result.log_weights), float)
+    num_chains = 1 if result.islands is None else len(result.islands["log_evidence"])
+    indices = _drawn(log_weights.reshape(num_chains, -1), result.islands is not None, key)
+
+    def chains(leaf: Values) -> np.ndarray:
+        return np.asarray(leaf)[indices]
+
+    groups = {
+        "posterior": {name: chains(leaf) for name, leaf in named_leaves(result.samples).items()},
+        "sample_stats": {"log_weight": log_weights[indices]},
+    }
+    if result.unconstrained is not None:
+        groups["unconstrained_posterior"] = {
+            name: chains(leaf) for name, leaf in named_leaves(result.unconstrained).items()
+        }
+    if log_likelihood is not None:
+        groups["log_likelihood"] = _log_likelihoods(result, log_likelihood, indices)
+    data = _from_dict(arviz, groups)
+    attributes = _attributes(result)
+    data.attrs.update(attributes)
+    data["posterior"].attrs.update(attributes)
+    return data
+
+
+def _attributes(result: Finished) -> dict[str, Any]:
+    """Return what a file of ArviZ should say about where the draws come from."""
+    attributes = {
+        "log_evidence": float(result.log_evidence),
+        "log_evidence_se": float(result.log_evidence_se),
+        "algorithm": result.algorithm,
+        "num_evaluations": result.num_evaluations.total,
+        "num_distributions": len(result.betas),
+    }
+    if result.verdict is not None:
+        attributes |= {"verdict": str(result.verdict.level), "verdict_text": str(result.verdict)}
+    return attributes
+
+
+def _drawn(log_weights: np.ndarray, by_worth: bool, key: PRNGKey | None) -> np.ndarray:
+    """Indices of the draws of each chain, resampled by weight and shuffled: the order means nothing.
+
+    `by_worth` makes chains as long as the weighted draws of an island are worth (their effective sample size, the
+    smallest of all islands): more would be copies, which ArviZ counts as separate draws.
+    """
+    num_chains, num = log_weights.shape
+    if by_worth:
+        worth = float(np.min(np.exp(log_ess(log_weights))))
+        length = int(np.clip(worth, _FEWEST, num))
+    else:
+        length = num
+    streams = stream_of(jax.random.key(0) if key is None else key, host=True).split(2 * num_chains)
+    rows = []
+    for chain, own in enumerate(log_weights):
+        order, draw = streams[2 * chain : 2 * chain + 2]
+        drawn = resample("systematic", draw, own, length)
+        # Systematic resampling puts copies next to each other, which ArviZ would read as a chain that hardly moves.
+        rows.append(chain * num + order.generator.permutation(drawn))
+    return np.array(rows)
+
+
+def _log_likelihoods(result: Finished, log_likelihood: Pointwise, indices: np.ndarray) -> dict[str, np.ndarray]:
+    """The log likelihood of each observation at the draws of each chain."""
+    flat = indices.ravel()
+    if isinstance(log_likelihood, Model):
+        if log_likelihood.pointwise is None or result.unconstrained is None:
+            raise ValueError(
+                "this model has one log likelihood for all observations: give `to_arviz(log_likelihood=...)` a "
+                "function of a sample that returns one number for each observation."
+            )
+        found = log_likelihood.log_likelihoods(_take(result.unconstrained, flat))
+    elif callable(log_likelihood):
+        found = jax.jit(jax.vmap(log_likelihood))(_take(result.samples, flat))
+    else:
+        raise TypeError(f"`log_likelihood` must be a model or a function of one sample, got {log_likelihood!r}.")
+    leaves: dict[str, Any] = found if isinstance(found, dict) else {"y": found}
+    return {name: np.asarray(leaf).reshape(*indices.shape, *np.shape(leaf)[1:]) for name, leaf in leaves.items()}
+
+
+def _take(tree: Point, rows: np.ndarray) -> Point:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)
+
+
+def _from_dict(arviz: Foreign, groups: dict[str, Any]) -> Foreign:
+    """The groups as ArviZ keeps them; version 0 knows only some names, and takes others in a second call."""
+    if int(arviz.__version__.split(".")[0]) > 0:
+        return arviz.from_dict(groups)
+    extra = groups.pop("unconstrained_posterior", None)
+    data = arviz.from_dict(**groups)
+    if extra is not None:
+        data.add_groups({"unconstrained_posterior": arviz.dict_to_dataset(extra)}, warn_on_custom_groups=False)
+    return data
+
+
+def _import_arviz() -> Foreign:
+    """ArviZ, or an error that says how to install it."""
+    try:
+        import arviz
+    except ImportError as error:
+        raise ImportError("`to_arviz` needs ArviZ: pip install 'qpaths[arviz]'.") from error
+    return arviz

@@ -1,5 +1,6 @@
 """qpaths as an SMC algorithm of BlackJAX; `qpaths.kernels.BlackJAXKernel` is the way in the other direction."""
 
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import jax
@@ -15,7 +16,7 @@ from ..schedules import AbstractFixedSchedule, AdaptiveSchedule
 
 
 class SMCState(NamedTuple):
-    """What BlackJAX's SMC states have (`particles`, `weights`, `tempering_param`), and the log evidence so far."""
+    """Hold what BlackJAX's SMC states have (`particles`, `weights`, `tempering_param`), and the log evidence so far."""
 
     particles: Point
     weights: Array
@@ -31,7 +32,7 @@ class SMCInfo(NamedTuple):
     """About one step."""
 
     log_likelihood_increment: Array
-    """What the step added to the log evidence."""
+    """Added to the log evidence."""
     ess: Array
     """Before resampling, as a number of particles."""
     acceptance_rate: Array
@@ -116,7 +117,7 @@ def _state(annealing: Annealing, run: State) -> SMCState:
     return SMCState(points, jax.nn.softmax(run.log_weights), run.beta, run.log_evidence, run)
 
 
-def _import_base() -> Any:
+def _import_base() -> ModuleType:
     """The module of BlackJAX's interface, or an error that says how to install it."""
     try:
         import blackjax.base

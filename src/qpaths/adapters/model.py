@@ -1,21 +1,40 @@
 """A model with named variables: what the adapters make of a prior or a whole model, and what `evidence` takes."""
 
 import dataclasses
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import jax
 import numpy as np
 
-from ..core import Point, stack, to_host
+from ..core import Point, PRNGKey, PyTree, stack, to_host
 from ..densities import Density
 from ..rows import AtMost, in_pieces
+from .distributions import Values
 
 _CHUNK = 4096
 """Draws that are transformed at once."""
 
 Named = dict[str, Any]
 """Variables of a model by name, in their own units: a scale is positive, proportions sum to 1."""
+
+
+@runtime_checkable
+class Parts(Protocol):
+    """Make up a model of another package: functions of unconstrained points, data, and shapes of the variables."""
+
+    shapes: dict[str, tuple[int, ...]]
+
+    @property
+    def data(self) -> Named | None: ...
+
+    def log_prior(self, point: Named, /) -> Values: ...
+    def log_likelihood(self, point: Named, data: Named | None = None, /) -> Values: ...
+    def sample(self, key: PRNGKey, /) -> Named: ...
+    def constrain(self, point: Named, /) -> Named: ...
+    def unconstrain(self, named: Named, /) -> Named: ...
+    def simulate(self, key: PRNGKey, point: Named, /) -> Named: ...
+    def pointwise(self, point: Named, /) -> Named: ...
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -48,7 +67,7 @@ class Model:
 
     prior: Density
     log_likelihood: Callable[..., Any]
-    data: Any
+    data: PyTree
     constrain: Callable[[Point], Named]
     unconstrain: Callable[[Named], Point]
     variables: dict[str, tuple[int, ...]]
@@ -56,7 +75,7 @@ class Model:
     pointwise: Callable[[Point], Named] | None = None
 
     @staticmethod
-    def of(parts: Any, *, can_simulate: bool) -> "Model":
+    def of(parts: "Parts", *, can_simulate: bool) -> "Model":
         """The model whose parts are attributes of an object, as NumPyro's and PyMC's are."""
         return Model(
             prior=Density(parts.log_prior, parts.sample),
@@ -86,17 +105,12 @@ class Model:
         """The log likelihood of each observation at many points."""
         return None if self.pointwise is None else self._map(self.pointwise, points)
 
-    def _map(self, function: Callable[[Any], Any], points: Any) -> Any:
+    def _map(self, function: Callable[[Any], PyTree], points: PyTree) -> PyTree:
         """A function of one point at many, compiled where the model is JAX."""
         points = jax.tree.map(np.asarray, points)
         if self.prior.backend == "numpy":
-            return stack([jax.tree.map(np.asarray, function(point)) for point in _rows(points)])
+            leaves, structure = jax.tree.flatten(points)
+            rows = (jax.tree.unflatten(structure, row) for row in zip(*leaves, strict=True))
+            return stack([jax.tree.map(np.asarray, function(point)) for point in rows])
         program = jax.jit(jax.vmap(function))
         return in_pieces(lambda part: to_host(program(part)), points, AtMost(_CHUNK, "draws"))
-
-
-def _rows(points: Any) -> Iterator[Any]:
-    """Points one by one."""
-    leaves, structure = jax.tree.flatten(points)
-    for row in zip(*leaves, strict=True):
-        yield jax.tree.unflatten(structure, row)

@@ -2,21 +2,20 @@
 
 import dataclasses
 import warnings
-from collections.abc import Mapping
+from types import ModuleType
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import QpathsTypeError
-from .discrete_sites import DiscreteSites, Trace
-from .distributions import discrete_elements, from_numpyro_distribution
-from .free import free_of, is_free
+from ..core import PRNGKey, PyTree, QpathsTypeError
+from .distributions import Transform, Values, discrete_elements, free_of, from_numpyro_distribution, is_free
+from .enumeration import DiscreteSites, Factors, Site, Trace
 from .model import Model, Named
 
 
-def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
+def from_numpyro(model: object, *args: PyTree, **kwargs: PyTree) -> Model:
     """A NumPyro model, called with the arguments, for `qpaths.evidence` and `qpaths.evidence_from_draws`.
 
     The prior is what the latent sites say, the likelihood what the observed sites and factors say. The result's samples
@@ -58,7 +57,7 @@ def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> Model:
     return dataclasses.replace(made, pointwise=None) if own.discrete else made
 
 
-def _import_numpyro() -> Any:
+def _import_numpyro() -> ModuleType:
     """NumPyro, or an error that says how to install it."""
     try:
         import numpyro
@@ -71,7 +70,7 @@ def _import_numpyro() -> Any:
 class _Sites:
     """The sites of a model, and functions of unconstrained points made from them."""
 
-    def __init__(self, numpyro: Any, model: Any, args: tuple[Any, ...], kwargs: dict[str, Any]):
+    def __init__(self, numpyro: ModuleType, model: object, args: tuple[PyTree, ...], kwargs: Named):
         if not callable(model):
             raise QpathsTypeError(f"`model` must be a NumPyro model, which is a function, got {model!r}.")
         self.handlers, self.model, self.args, self.kwargs = numpyro.handlers, model, args, kwargs
@@ -122,13 +121,19 @@ class _Sites:
         self.mixed = [name for name in self.latent if self.discrete.depends[name]]
         self.discrete.check_rows(self._factors(jax.jit(self.sample)(key)), np.random.default_rng(0))
 
-    def _factors(self, point: Named, data: Named | None = None) -> Any:
+    def _factors(self, point: Named, data: Named | None = None) -> Factors:
         """The log densities of all sites at a point, as a function of the values of the discrete ones."""
         return lambda chosen: _log_probs(self._at(point, data, chosen=chosen))
 
-    def _look(self, trace: Trace, key: Any) -> Named:
+    def _look(self, trace: Trace, key: PRNGKey) -> Named:
         """Run the model once with traced draws: fills `trace`, and raises where a site cannot be handled."""
-        checked = self.handlers.substitute(self.model, substitute_fn=_check_latent)
+
+        def check(site: Site) -> None:
+            """Raise, before anything is drawn from it, where the prior of a site cannot be handled."""
+            if _is_latent(site) and discrete_elements(site["name"], site["fn"]) is None:
+                from_numpyro_distribution(site["name"], site["fn"])
+
+        checked = self.handlers.substitute(self.model, substitute_fn=check)
         trace |= self._run(self.handlers.seed(checked, key))
         for name, site in trace.items():
             if site["type"] == "plate" and site["args"][1] not in (None, site["args"][0]):
@@ -147,13 +152,17 @@ class _Sites:
                 )
         return {name: site["value"] for name, site in latent.items()}
 
-    def _run(self, model: Any) -> Trace:
+    def _run(self, model: object) -> Trace:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)
             return self.handlers.trace(model).get_trace(*self.args, **self.kwargs)
 
     def _at(
-        self, point: Named, data: Named | None = None, key: Any = None, chosen: Mapping[str, Any] | None = None
+        self,
+        point: Named,
+        data: Named | None = None,
+        key: PRNGKey | None = None,
+        chosen: Named | None = None,
     ) -> Trace:
         """The sites of the model at an unconstrained point: with the data, with other data, or with fresh ones.
 
@@ -168,17 +177,17 @@ class _Sites:
         elif data is not None:
             model = self.handlers.condition(model, data=data)
 
-        def place(site: dict[str, Any]) -> Any:
+        def place(site: Site) -> Values | None:
             name = site["name"]
             return _transform(site)(point[name]) if name in point else chosen.get(name)
 
         placed = self.handlers.substitute(model, substitute_fn=place)
         return self._run(self.handlers.seed(placed, jax.random.key(0) if key is None else key))
 
-    def sample(self, key: Any) -> Named:
+    def sample(self, key: PRNGKey) -> Named:
         point: Named = {}
 
-        def draw(site: dict[str, Any]) -> Any:
+        def draw(site: Site) -> Values | None:
             name = site["name"]
             if name not in self.free:
                 return None
@@ -203,9 +212,9 @@ class _Sites:
             return ()
         return self.free
 
-    def log_prior(self, point: Named) -> Any:
+    def log_prior(self, point: Named) -> Values:
         trace = self._at(point)
-        total: Any = 0.0
+        total: Values = 0.0
         for name in self.latent:
             site = trace[name]
             free = None if name in self.mixed else free_of(site["fn"])
@@ -217,14 +226,14 @@ class _Sites:
                 total = total + jnp.sum(_log_prob(site))
         return total + self._log_sum(point, self.mixed)
 
-    def log_likelihood(self, point: Named, data: Named | None = None) -> Any:
+    def log_likelihood(self, point: Named, data: Named | None = None) -> Values:
         trace = self._at(point, data)
         observed = [name for name, site in trace.items() if _is_data(site) or _is_factor(site)]
         if not self.discrete:
             return sum(jnp.sum(_log_prob(trace[name])) for name in observed)
         return self._log_sum(point, [*self.mixed, *observed], data) - self._log_sum(point, self.mixed)
 
-    def _log_sum(self, point: Named, names: list[str], data: Named | None = None) -> Any:
+    def _log_sum(self, point: Named, names: list[str], data: Named | None = None) -> Values:
         """The log of the sum, over the discrete sites, of their density times that of some sites."""
         if not names:
             return 0.0  # the densities of the discrete sites sum to 1
@@ -248,42 +257,36 @@ class _Sites:
         trace = self._run(self.handlers.seed(placed, jax.random.key(0)))
         return {name: _transform(trace[name]).inv(given[name]) for name in self.latent}
 
-    def simulate(self, key: Any, point: Named) -> Named:
+    def simulate(self, key: PRNGKey, point: Named) -> Named:
         trace = self._at(point, key=key)
         return {name: trace[name]["value"] for name in self.data}
 
 
-def _is_latent(site: dict[str, Any]) -> bool:
+def _is_latent(site: Site) -> bool:
     return site["type"] == "sample" and not site["is_observed"]
 
 
-def _check_latent(site: dict[str, Any]) -> None:
-    """Raise, before anything is drawn from it, where the prior of a site cannot be handled."""
-    if _is_latent(site) and discrete_elements(site["name"], site["fn"]) is None:
-        from_numpyro_distribution(site["name"], site["fn"])
-
-
-def _is_factor(site: dict[str, Any]) -> bool:
+def _is_factor(site: Site) -> bool:
     """A factor is an observed site of a distribution without a value."""
     return site["type"] == "sample" and site["is_observed"] and type(site["fn"]).__name__ == "Unit"
 
 
-def _is_computed(site: dict[str, Any]) -> bool:
+def _is_computed(site: Site) -> bool:
     return site["type"] == "deterministic" and isinstance(site["value"], jax.Array)
 
 
-def _is_data(site: dict[str, Any]) -> bool:
+def _is_data(site: Site) -> bool:
     return site["type"] == "sample" and site["is_observed"] and not _is_factor(site)
 
 
-def _transform(site: dict[str, Any]) -> Any:
+def _transform(site: Site) -> Transform:
     """From all real numbers to the support, which may depend on other sites."""
     from numpyro.distributions import biject_to
 
     return biject_to(site["fn"].support)
 
 
-def _log_prob(site: dict[str, Any]) -> Any:
+def _log_prob(site: Site) -> Values:
     """Log density of a site's value, with the axes of its batch."""
     intermediates = site["intermediates"]
     found = site["fn"].log_prob(site["value"], intermediates) if intermediates else site["fn"].log_prob(site["value"])
@@ -294,8 +297,8 @@ def _log_probs(trace: Trace) -> Named:
     return {name: _log_prob(site) for name, site in trace.items() if site["type"] == "sample"}
 
 
-def _checked_data(name: str, site: dict[str, Any]) -> Any:
-    """What was observed at a site."""
+def _checked_data(name: str, site: Site) -> Any:
+    """Return what was observed at a site."""
     value = np.asarray(site["value"])
     is_masked = type(site["fn"]).__name__ == "MaskedDistribution"
     if not is_masked and np.issubdtype(value.dtype, np.floating) and np.isnan(value).any():

@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import QpathsError, QpathsTypeError, takes_two
+from ..core import AnyArray, PyTree, QpathsError, QpathsTypeError, takes_two
 from ..densities import Backend, Density, ask
 from ..rows import Identity
-from .distributions import Variable, is_distribution, is_scipy, variable_of
+from .distributions import Source, Values, Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
 from .model import Model, Named
 
 
-def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], data: Any = None) -> Model:
+def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], data: PyTree = None) -> Model:
     """A model from one distribution for each variable and a log likelihood of the variables.
 
     Args:
@@ -66,15 +66,15 @@ class _Bound:
     Compiled programs are kept by their functions, so the same prior compiles nothing the second time.
     """
 
-    def __init__(self, prior: "Prior", method: str, *arguments: Any):
+    def __init__(self, prior: "Prior", method: str, *arguments: Callable[..., Values]):
         self.prior, self.method, self.arguments = prior, method, arguments
         objects = *prior.parts.values(), *arguments
         self._identity = Identity(objects, *prior.parts, method, is_leaf=lambda part: part is not objects)
 
-    def __call__(self, *values: Any) -> Any:
+    def __call__(self, *values: PyTree) -> PyTree:
         return getattr(self.prior, self.method)(*self.arguments, *values)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[type["_Bound"], tuple[object, ...]]:
         return _Bound, (self.prior, self.method, *self.arguments)
 
     def __eq__(self, other: object) -> bool:
@@ -116,7 +116,7 @@ class Prior:
         if not self.variables:
             raise ValueError(f"`prior` has no continuous variable, got {', '.join(self.parts)}: sum these by hand.")
 
-    def _look(self, source: Any) -> Named:
+    def _look(self, source: Source) -> Named:
         """One draw, which shows the kinds and shapes of the variables."""
         named = self._walk(source, lambda variable, name, own: variable.sample(own))
         for name in self.discrete:
@@ -145,7 +145,7 @@ class Prior:
             raise TypeError(f"the prior of `{name}` mixes SciPy with JAX: take all distributions from one side.")
         return variable
 
-    def _walk(self, source: Any, value: Callable[[Variable, str, Any], Any]) -> Named:
+    def _walk(self, source: Source, value: Callable[[Variable, str, Any], Any]) -> Named:
         """The variables from top to bottom, with a value for each from its distribution and its random numbers."""
         named: Named = {}
         for number, name in enumerate(self.parts):
@@ -160,27 +160,28 @@ class Prior:
             named[name] = value(variable, name, own)
         return named
 
-    def sample(self, source: Any) -> Named:
+    def sample(self, source: Source) -> Named:
         """An unconstrained draw, by a key of JAX or a generator of NumPy."""
         point = {}
 
-        def draw(variable: Variable, name: str, own: Any) -> Any:
+        def draw(variable: Variable, name: str, own: Source) -> Values:
             point[name], x = variable.draw(own)
             return x
 
         self._walk(source, draw)
         return point
 
-    def log_prob(self, point: Named) -> Any:
+    def log_prob(self, point: Named) -> Values:
         """The log density of an unconstrained point, or of rows of them."""
-        total: Any = 0.0
+        total: Values = 0.0
 
-        def add(variable: Variable, name: str, own: Any) -> Any:
+        def add(variable: Variable, name: str, own: Source) -> Values:
             nonlocal total
             u = point[name]
             x = variable.transform(u)
             for part in variable.log_prob_at(u, x):
-                total = total + _sum(part, self.batched)
+                values = part if isinstance(part, jax.Array) else np.asarray(part)
+                total = total + values.sum(axis=tuple(range(int(self.batched), values.ndim)))  # rows stay
             return x
 
         self._walk(None, add)
@@ -194,14 +195,14 @@ class Prior:
         """The point of some variables."""
         point = {}
 
-        def invert(variable: Variable, name: str, own: Any) -> Any:
+        def invert(variable: Variable, name: str, own: Source) -> Values:
             point[name] = variable.transform.inv(named[name])
             return named[name]
 
         self._walk(None, invert)
         return point
 
-    def log_likelihood(self, function: Callable[..., Any], point: Named, *data: Any) -> Any:
+    def log_likelihood(self, function: Callable[..., Any], point: Named, *data: PyTree) -> Values:
         """A log likelihood of the variables at a point; discrete variables are summed out."""
         named = self.constrain(point)
         if not self.discrete and self.backend == "numpy":
@@ -213,14 +214,14 @@ class Prior:
         check_combinations(dict(zip(self.discrete, map(len, values), strict=True)))
         columns = [jnp.asarray(np.stack(column)) for column in zip(*itertools.product(*values), strict=True)]
 
-        def joint(*chosen: Any) -> Any:
+        def joint(*chosen: AnyArray) -> Values:
             log_probs = [jnp.sum(variable.log_prob(value)) for variable, value in zip(variables, chosen, strict=True)]
             return sum(log_probs) + _ask(function, named | dict(zip(self.discrete, chosen, strict=True)), *data)
 
         return jax.nn.logsumexp(jax.vmap(joint)(*columns))
 
 
-def _ask(function: Callable[..., Any], named: Named, *data: Any) -> Any:
+def _ask(function: Callable[..., Any], named: Named, *data: PyTree) -> Values:
     """The user's likelihood; a name that is not there gets an error of ours."""
     try:
         return function(named, *data)
@@ -230,9 +231,3 @@ def _ask(function: Callable[..., Any], named: Named, *data: Any) -> Any:
                 f"`log_likelihood` asks for {error.args[0]!r}, and the prior has {', '.join(named)}."
             ) from error
         raise
-
-
-def _sum(values: Any, batched: bool) -> Any:
-    """Over all axes but that of rows."""
-    values = values if isinstance(values, jax.Array) else np.asarray(values)
-    return values.sum(axis=tuple(range(int(batched), values.ndim)))
