@@ -252,6 +252,39 @@ def test_second_derivatives_are_finite_and_right():
 
 
 @each_world
+@pytest.mark.parametrize(("dtype", "shift"), [(np.float32, 195.5), (np.float64, 1000.0)])
+def test_no_endpoint_is_lost_where_its_weight_underflows(mean, dtype, shift):
+    """A shift beyond the range of the exponential that the log densities cancel: both ends count there."""
+    kind = np.asarray if mean is log_power_mean_pair else jnp.asarray
+    for beta, delta, sign in itertools.product([0.0, 1e-3, 0.3, 0.9, 1.0], [0.5, -0.2], [1, -1]):
+        for gap in (-3.0, -0.4, 0.1, 7.0):  # of the log odds, from balance
+            log_base, log_target = dtype(-5.0), dtype(-5 - sign * shift / delta + gap)
+            arguments = tuple(map(kind, (dtype(beta), log_base, log_target, dtype(delta), dtype(sign * shift))))
+            with mp.workdps(700):
+                b, l0, l1, d, c = (mp.mpf(float(part)) for part in arguments)
+
+                def f(b, l0=l0, l1=l1, d=d, c=c):
+                    total = 1 - b + b * mp.exp(c)
+                    return l0 + mp.log(((1 - b) + b * mp.exp(c + d * (l1 - l0))) / total) / d
+
+                scale = max(1.0, abs(float(l1)))
+                assert abs(float(mp.mpf(float(mean(*arguments))) - f(b))) <= 8 * np.finfo(dtype).eps * scale
+                step = mp.mpf(10) ** -500
+                ends = (b, b + 2 * step) if beta == 0 else (b - 2 * step, b) if beta == 1 else (b - step, b + step)
+                slope = (f(ends[1]) - f(ends[0])) / (2 * step)
+                odds = mp.exp(c + d * (l1 - l0)) * (b / (1 - b) if b < 1 else mp.inf)
+                share = float(odds / (1 + odds)) if beta < 1 else 1.0
+            tolerance = 64 * np.finfo(dtype).eps * shift
+            found = float(power_mean_pair_derivative(*arguments))
+            if abs(slope) < np.finfo(dtype).max:
+                np.testing.assert_allclose(found, float(slope), rtol=tolerance, atol=float(np.finfo(dtype).tiny))
+            else:
+                assert np.isinf(found)
+                assert np.sign(found) == np.sign(slope)
+            np.testing.assert_allclose(float(power_mean_pair_shares(*arguments)[1]), share, atol=tolerance)
+
+
+@each_world
 def test_beta_outside_the_unit_interval_is_nan(mean):
     assert np.isnan(mean(np.array([-0.1, 1.1]), 0.0, 1.0, 0.5)).all()
     for kind in (np.asarray, jnp.asarray):

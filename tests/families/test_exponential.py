@@ -62,15 +62,6 @@ def test_both_parametrisations_can_be_inverted(name):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12), member, second)
 
 
-@pytest.mark.parametrize("name", ["normal5", "gamma", "categorical"])
-def test_float32(name):
-    with jax.enable_x64(False):
-        first, second = (jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), m) for m in PAIRS[name])
-        for member in (first.with_natural(second.natural), first.with_moments(second.moments)):
-            assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(member))
-            jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), member, second)
-
-
 def test_log_densities_against_scipy():
     x = np.array([0.02, 1.0, 3.0, 80.0])
     gamma = jax.vmap(qp.families.Gamma(2.5, 0.3).log_prob)(x)

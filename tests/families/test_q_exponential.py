@@ -187,20 +187,6 @@ def test_both_parametrisations_can_be_inverted(name):
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-12), found, member)
 
 
-@pytest.mark.parametrize("name", ["student5", "compact", "pareto"])
-def test_float32(name, key):
-    member = MEMBERS[name]
-    x = member.sample(key)
-    exact = np.asarray(member.log_prob(x))
-    with jax.enable_x64(False):
-        small = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), member)
-        x = jnp.asarray(x, jnp.float32)
-        assert small.log_prob(x).dtype == small.sample(key).dtype == jnp.float32
-        np.testing.assert_allclose(small.log_prob(x), exact, rtol=1e-4, atol=1e-4)
-        found = small.with_natural(small.natural)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), found, member)
-
-
 @pytest.mark.parametrize("name", MEMBERS)
 def test_two_normalisations(name, key):
     member = MEMBERS[name]

@@ -48,6 +48,21 @@ def test_no_nan_for_a_large_log_scale(log_scale, xp):
     assert path.derivative(0.0, 2.0, 2.0) == 0
 
 
+def test_a_large_log_scale_keeps_both_endpoints():
+    """Pima's own scale in 32 bits, and one that 64 bits cannot hold as a weight."""
+    with jax.enable_x64(False):
+        pima = qp.QPath(lambda x: x[0], lambda x: x[1], q=0.5, log_scale=391.0)
+        np.testing.assert_allclose(pima.log_density(0.5, jnp.array([-5.0, -396.0])), -394.614, atol=1e-2)
+    far = qp.QPath(lambda x: x[0], lambda x: x[1], q=0.8, log_scale=5000.0)
+    assert float(far.log_density(0.5, jnp.array([-5.0, -5005.0]))) == pytest.approx(-5001.534, abs=1e-3)
+    gradient = jax.grad(lambda x: far.log_density(0.5, x))(jnp.array([-5.0, -5005.0]))
+    np.testing.assert_allclose(gradient, [0.5, 0.5], atol=1e-9)
+    for log_scale in (5000.0, -5000.0):
+        path = qp.QPath(*NORMALS, q=0.8, log_scale=log_scale)
+        energies = np.array([path.free_energy(beta, 0.0) for beta in (0.0, 1.0)])
+        np.testing.assert_array_equal(energies, [[0.0, 0.0], [1.0, 0.0]])
+
+
 @pytest.mark.parametrize("path", [qp.QPath(*NORMALS, q=0.9), qp.paths.GelmanMengPath(*NORMALS)])
 def test_nan_outside_where_beta_is_traced(path):
     assert jnp.isnan(jax.jit(lambda beta: path.log_density(beta, POINTS[0]))(1.2))

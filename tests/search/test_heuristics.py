@@ -64,8 +64,30 @@ def test_the_rule_of_the_largest_weight():
         (lambda key: ess_heuristic(RATIOS, key=key, num_restarts=0), "`num_restarts` must be at least 1, got 0"),
         (lambda key: ess_heuristic(RATIOS, key=key, spread=-1.0), "`spread` must not be negative, got -1.0"),
         (lambda key: ess_heuristic(RATIOS, key=key, first_beta=0.0), "`first_beta` must lie in"),
+        (lambda key: ess_heuristic(WALL, key=key, num_restarts=2, first_beta=1.0), "at the first beta 1; at most"),
+        (
+            lambda key: ess_heuristic([-1e17, 0.0, 0.0, 0.0], key=key, target_ess=0.9, first_beta=0.99, num_restarts=2),
+            "no q makes 90% of the draws effective",
+        ),
     ],
 )
 def test_bad_input(call, message, key):
     with pytest.raises(ValueError, match=message):
         call(key)
+
+
+def test_a_first_beta_far_below_one_is_found(key):
+    """Weights as on Pima: the root in beta is near 1e-3, where a search from beta = 1 with linear steps misses it."""
+    ratios = -np.exp(np.random.default_rng(1).normal(7.5, 0.7, size=10_000))
+    for k in jax.random.split(key, 5):
+        found = ess_heuristic(ratios, key=k)
+        assert found.loss < 1e-10
+        assert found.beta < 0.01
+        assert 1 - found.q > 1e-6
+        assert share(ratios, found.beta, found.delta) == pytest.approx(0.5, abs=1e-5)
+
+
+def test_where_the_whole_way_is_one_step(key):
+    found = ess_heuristic(np.linspace(-1.0, 0.0, 50), key=key)
+    assert found.beta == 1.0
+    assert share(np.linspace(-1.0, 0.0, 50), 1.0, found.delta) > 0.5

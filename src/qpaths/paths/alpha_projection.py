@@ -10,6 +10,9 @@ from ..families import AbstractExponentialFamily, Parameters, check_same_family,
 from .moment import check_member
 from .parametric import AbstractParametricPath
 
+_DIGITS = 1e4
+"""The parameters have an error of `eps / (1 - q)`, relative to the moments: it must stay below 1e-4."""
+
 
 class AlphaProjectionPath(AbstractParametricPath):
     """The member r that minimizes `(1-beta) D_alpha[base : r] + beta D_alpha[target : r]`, alpha = 2 q - 1, 0 <= q < 1.
@@ -46,6 +49,12 @@ class AlphaProjectionPath(AbstractParametricPath):
         if is_concrete(self.q) and not 0 <= self.q < 1:
             raise ValueError(
                 f"`q` must lie in [0, 1), got {self.q}: 0 is `MomentPath`, and the limit 1 is `GeometricPath`."
+            )
+        eps = float(jnp.finfo(jnp.result_type(*jax.tree.leaves(self.base.natural))).eps)
+        if is_concrete(self.q) and 1 - self.q < _DIGITS * eps:
+            raise ValueError(
+                f"`q` must be at most 1 - {_DIGITS * eps:.1g} in this precision, got {self.q}: nearer to 1 the root "
+                f"drowns in rounding; take `GeometricPath`, the limit."
             )
 
     def member(self, beta: ScalarLike) -> Any:

@@ -58,5 +58,13 @@ class GeneralizedMeanPath(AbstractPointwisePath):
         """By the chain rule, which also holds at the ends, where `interpolate` returns the endpoints themselves."""
         beta, log_base, log_target = promote_jax(beta, log_base, log_target)
         mean, slope = self._transformed(beta, log_base, log_target)
-        derivative = jax.jvp(self.inverse, (mean,), (slope,))[1]
+        value, derivative = jax.jvp(self.inverse, (mean,), (slope,))
+        derivative = jnp.where(value == -jnp.inf, 0, derivative)  # nothing is there, and stays so
         return jnp.where((beta >= 0) & (beta <= 1), derivative, jnp.nan)
+
+    def shares(self, beta: RealLike, log_base: RealLike, log_target: RealLike) -> tuple[FloatArray, FloatArray]:
+        """By differentiation; the weights themselves where nothing is."""
+        beta, log_base, log_target = promote_jax(beta, log_base, log_target)
+        empty = self.interpolate(beta, log_base, log_target) == -jnp.inf
+        base, target = super().shares(beta, log_base, log_target)
+        return jnp.where(empty, 1 - beta, base), jnp.where(empty, beta, target)

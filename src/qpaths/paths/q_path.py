@@ -3,6 +3,7 @@
 import abc
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -66,12 +67,18 @@ class AbstractPowerMeanPath(AbstractPointwisePath):
         check_beta(beta)
         if log_z is None:
             log_z = self._log_z(beta)
-        theta, psi = to_subtractive((jnp.asarray(self._weight(beta)),), log_z, delta=self.power[0])
-        return theta[0], psi
+        delta, _ = self.power
+        _, psi = to_subtractive((), log_z, delta=delta)
+        return jnp.exp(jax.nn.log_sigmoid(self._log_odds(beta)) - delta * log_z), psi
 
     def _weight(self, beta: ScalarLike) -> ScalarLike:
         """The weight of the target at `beta`, which `log_scale` shifts."""
-        return beta / (beta + (1 - beta) * jnp.exp(-self.power[1]))
+        shift = self.power[1]
+        return beta if is_concrete(shift) and shift == 0 else jax.nn.sigmoid(self._log_odds(beta))
+
+    def _log_odds(self, beta: ScalarLike) -> Scalar:
+        beta = jnp.asarray(beta, jnp.result_type(0.0, beta))
+        return jnp.log(beta) - jnp.log1p(-beta) + self.power[1]
 
     def _log_z(self, beta: ScalarLike) -> ScalarLike:
         member = power_mean_member(self.base, self.target, self._weight(beta), self.power[0])

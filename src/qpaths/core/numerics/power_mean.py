@@ -47,9 +47,11 @@ def _plain_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: An
         return (log_target if target_heavier else log_base) + np.log1p(step) / delta
     step = lighter * np.expm1(np.where(near, -y if target_heavier else y, 0.0))
     weights = _mixing_weights(beta, shift)
-    log_odds = np.log(weights.target) - np.log(weights.base) + y
+    log_odds = weights.log_odds + y
     by_target = log_odds > 0
-    log_weight = np.where(by_target, _log_weight(beta, 1 - beta), _log_weight(1 - beta, beta))
+    log_weight = np.where(
+        by_target, _log_weight(beta, 1 - beta, weights.log_odds), _log_weight(1 - beta, beta, -weights.log_odds)
+    )
     total = np.log1p(np.where(near, step, np.exp(-np.abs(log_odds)))) + np.where(near, 0.0, log_weight)
     mean = np.where(np.where(near, target_heavier, by_target), log_target, log_base) + total / delta
     return mean if np.isfinite(mean).all() else None
@@ -68,25 +70,50 @@ def power_mean_pair_derivatives(
 ) -> tuple[FloatArray, FloatArray]:
     """First and second derivative of `log_power_mean_pair` in `beta`, one-sided at 0 and 1.
 
-    In the weight w of the target the mean is the log of a linear function over delta, so that D = d/dw has
-    `dD/dw = -delta D^2`; and `dw/dbeta = slope` bends where there is a shift.
+    With `w` the weight of the target, `A = 1 - beta + beta exp(shift)` and `B` the same at `shift + y`, the first is
+    `(1/delta) exp(shift) expm1(y) / (A B)`, and its logarithm has the derivative `d log(dw/dbeta) - delta first`.
     """
-    beta, log_base, log_target, delta, shift = promote(beta, log_base, log_target, delta, shift)
+    arguments = promote(beta, log_base, log_target, delta, shift)
+    return _derivatives(*arguments)
+
+
+def _derivatives(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> tuple[Any, Any]:
+    """See `power_mean_pair_derivatives`; exponents are added before they are taken, so that no weight underflows."""
     xp = namespace(beta)
     weights = _mixing_weights(beta, shift)
-    in_weight = _derivative(weights, *_exponents(log_base, log_target, delta), delta)
+    r, y = _exponents(log_base, log_target, delta)
     inside = (beta >= 0) & (beta <= 1)
-    first = _in_beta(weights, in_weight)
-    turn = xp.where((delta == 0) | xp.isinf(delta), 0, delta * in_weight)
-    curve = weights.bend - xp.where(xp.isinf(turn), turn, turn * xp.minimum(weights.slope, 1))
-    second = xp.where((first == 0) | (curve == 0), 0, first * xp.maximum(weights.slope, 1) * curve)
+    if (
+        xp is np and _is_zero(delta).all() and not shift.any()
+    ):  # the derivative of the geometric mean is r, and does not bend
+        first = xp.where(inside, r, xp.nan)
+        return first, xp.where(inside, np.zeros_like(r), xp.nan)
+    after = shift + y
+    exponent = xp.minimum(shift, 0) + xp.maximum(y, 0) - xp.maximum(after, 0)
+    exponent = xp.where(xp.isinf(y), xp.where(y > 0, -xp.maximum(shift, 0), xp.minimum(shift, 0)), exponent)
+    small = xp.exp(-xp.abs(after))
+    # At an end what is left of the denominator is an exponential, which may underflow.
+    end = (beta == 0) | (beta == 1)
+    at_end = xp.where(beta == 0, xp.maximum(after, 0), xp.maximum(-after, 0))
+    exponent = exponent + xp.where(end & xp.isfinite(y), at_end, 0)
+    denominator = xp.where(after > 0, (1 - beta) * small + beta, (1 - beta) + beta * small)
+    over = 1 / xp.where(end & xp.isfinite(y), 1, denominator)
+    linear = _is_zero(delta)
+    core = -xp.sign(y) * xp.expm1(-xp.abs(y)) / xp.where(linear, 1, delta)
+
+    straight = xp.where(r == 0, 0, xp.exp(weights.log_slope) * r)
+
+    def times_core(log_factor: Any) -> Any:
+        factor = xp.exp(exponent - log_factor) * over
+        power = xp.where((core == 0) | xp.isinf(factor) & xp.isinf(core), core, core * factor)
+        # The minimum and maximum do not depend on beta inside the path.
+        return xp.where(linear, straight, xp.where(xp.isinf(delta), 0, power))
+
+    first = times_core(weights.log_total)
+    turn = delta * times_core(weights.log_total + xp.maximum(weights.log_slope, 0))
+    curve = weights.bend - xp.where(linear | xp.isinf(delta), 0, turn)
+    second = xp.where((first == 0) | (curve == 0), 0, first * xp.exp(xp.maximum(weights.log_slope, 0)) * curve)
     return xp.where(inside, first, xp.nan), xp.where(inside, second, xp.nan)
-
-
-def _in_beta(weights: "_Weights", in_weight: Any) -> Any:
-    """The derivative in beta from that in the weight; the slope may be beyond the range of the type."""
-    xp = namespace(in_weight, weights.slope)
-    return xp.where((in_weight == 0) | xp.isinf(in_weight), in_weight, weights.slope * in_weight)
 
 
 @quiet()
@@ -101,13 +128,21 @@ def power_mean_pair_shares(
     return sigmoid(-log_odds), sigmoid(log_odds)
 
 
+_TINY = 1e-30
+"""A weight below this, in either precision, has a log that is its log odds to the last digit."""
+
+
 class _Weights(NamedTuple):
     """The two mixing weights, apart so that neither loses digits: `base` is not computed as `1 - target`."""
 
     base: Any
     target: Any
-    slope: Any
-    """d target / d beta."""
+    log_odds: Any
+    """`logit beta + shift`, which has a number where a weight underflows."""
+    log_total: Any
+    """Log of `1 - beta + beta exp(shift)` over the larger of `exp(shift)` and 1."""
+    log_slope: Any
+    """Log of d target / d beta."""
     bend: Any
     """d log slope / d beta, over the slope where that is above 1."""
 
@@ -115,22 +150,29 @@ class _Weights(NamedTuple):
 def _mixing_weights(beta: Any, shift: Any) -> _Weights:
     """Weights of the endpoints after the shift of logit(beta), without overflow for any shift."""
     xp = namespace(beta)
+    zero = xp.zeros_like(beta)
+    log_odds = xp.log(beta) - log1p(-beta)
     if xp is np and not shift.any():  # as always but for a scaled target, and known on the host
-        return _Weights(1 - beta, beta, np.ones_like(beta), np.zeros_like(beta))
+        return _Weights(1 - beta, beta, log_odds, zero, zero, zero)
     scale = xp.exp(-xp.abs(shift))
     base = (1 - beta) * xp.where(shift > 0, scale, 1)
     target = beta * xp.where(shift < 0, scale, 1)
-    # At an end the total is the scale, which may underflow; inside it is at least the smaller of beta and 1 - beta.
+    # At an end the total is 1 or the scale, which may underflow; inside it is at least min(beta, 1 - beta).
     end = (beta == 0) | (beta == 1)
     total = xp.where(end, 1, base + target)
-    at_end = xp.where(beta == 0, shift, -shift)
-    # slope = scale / total^2; the square underflows in float32 for shifts beyond 44.
-    slope = xp.exp(xp.where(end, at_end, -xp.abs(shift) - 2 * xp.log(total)))
+    at_end = xp.where(beta == 0, -xp.maximum(shift, 0), xp.minimum(shift, 0))
+    log_total = xp.where(end, at_end, xp.log(total))
+    log_slope = xp.where(end, xp.where(beta == 0, shift, -shift), -xp.abs(shift) - 2 * log_total)
     loss = xp.expm1(-xp.abs(shift))
-    bend = xp.where(beta == 0, -2, 2) * xp.where(at_end > 0, -loss, loss)
-    inside = 2 * xp.where(shift > 0, loss, -loss) / total / xp.maximum(slope, 1)
+    bend = xp.where(beta == 0, -2, 2) * xp.where(xp.where(beta == 0, shift, -shift) > 0, -loss, loss)
+    inside = 2 * xp.where(shift > 0, loss, -loss) / total * xp.exp(-xp.maximum(log_slope, 0))
     return _Weights(
-        xp.where(end, 1 - beta, base / total), xp.where(end, beta, target / total), slope, xp.where(end, bend, inside)
+        xp.where(end, 1 - beta, base / total),
+        xp.where(end, beta, target / total),
+        xp.where(end, log_odds, log_odds + shift),
+        log_total,
+        log_slope,
+        xp.where(end, bend, inside),
     )
 
 
@@ -141,17 +183,20 @@ def _exponents(log_base: Any, log_target: Any, delta: Any) -> tuple[Any, Any]:
     return r, xp.where((r == 0) | (delta == 0), 0, delta * r)
 
 
-def _log_weight(weight: Any, other: Any) -> Any:
-    """Log of one of two weights that sum to one; a weight near one is known better through the other."""
+def _log_weight(weight: Any, other: Any, log_odds: Any) -> Any:
+    """Log of one of two weights that sum to one; a weight near one is known better through the other.
+
+    `log_odds` are those of the weight, and its log where it underflows.
+    """
     xp = namespace(weight)
-    return xp.where(other < 0.5, log1p(-xp.where(other < 0.5, other, 0)), xp.log(weight))
+    log_small = xp.where(weight < _TINY, log_odds, xp.log(weight))
+    return xp.where(other < 0.5, log1p(-xp.where(other < 0.5, other, 0)), log_small)
 
 
 def _log_odds(weights: _Weights, y: Any) -> Any:
     """Log odds of the target's share, `logit b + y`; at the ends of the path the weight decides, even if y is inf."""
     xp = namespace(y, weights.base)
-    log_odds = xp.log(weights.target) - xp.log(weights.base) + y
-    return xp.where(weights.target == 0, -xp.inf, xp.where(weights.base == 0, xp.inf, log_odds))
+    return xp.where(xp.isinf(weights.log_odds), weights.log_odds, weights.log_odds + y)
 
 
 def _is_zero(delta: Any) -> Any:
@@ -178,8 +223,9 @@ def _from_reference(weights: _Weights, r: Any, y: Any, delta: Any) -> tuple[Any,
         return target_heavier, _log1p_series(step) / delta
 
     log_odds = _log_odds(weights, y)
-    log_target_weight = _log_weight(weights.target, weights.base)
-    log_weight = xp.where(log_odds > 0, log_target_weight, _log_weight(weights.base, weights.target))
+    log_target_weight = _log_weight(weights.target, weights.base, weights.log_odds)
+    log_base_weight = _log_weight(weights.base, weights.target, -weights.log_odds)
+    log_weight = xp.where(log_odds > 0, log_target_weight, log_base_weight)
 
     total = _log1p_series(xp.where(near, step, xp.exp(-xp.abs(log_odds)))) + xp.where(near, 0, log_weight)
     linear = _is_zero(delta)
@@ -214,19 +260,6 @@ def _log1p_series(x: Any) -> Any:
     for k in range(17 if x.dtype == jnp.float64 else 8, -1, -1):
         result = result * square + 2 / (2 * k + 1)
     return t * result
-
-
-def _derivative(weights: _Weights, r: Any, y: Any, delta: Any) -> Any:
-    """`(1/delta) expm1(y) / (w_base + w_target exp(y))`, multiplied through by exp(-y) where y > 0."""
-    xp = namespace(y, weights.base)
-    linear = _is_zero(delta)
-    if xp is np and linear.all():
-        return r + np.zeros_like(weights.base)
-    small = xp.exp(-xp.abs(y))
-    denominator = xp.where(y > 0, weights.base * small + weights.target, weights.base + weights.target * small)
-    power = -xp.sign(y) * xp.expm1(-xp.abs(y)) / denominator / xp.where(linear, 1, delta)
-    # The minimum and maximum do not depend on beta inside the path.
-    return xp.where(linear, r, xp.where(xp.isinf(delta), 0, power))
 
 
 def _derivative_in_delta(weights: _Weights, r: Array, y: Array, delta: Array) -> Array:
@@ -269,15 +302,14 @@ def _power_mean_jvp(primals: tuple[Array, ...], tangents: tuple[Any, ...]) -> tu
     beta, log_base, log_target, delta, shift = primals
     weights = _mixing_weights(beta, shift)
     r, y = _exponents(log_base, log_target, delta)
-    in_target = _derivative(weights, r, y, delta)
-    variance = weights.base * weights.target
+    in_beta = _derivatives(*primals)[0]
     log_odds = _log_odds(weights, y)
     partials = (
-        _in_beta(weights, in_target),
+        in_beta,
         sigmoid(-log_odds),
         sigmoid(log_odds),
         _derivative_in_delta(weights, r, y, delta),
-        jnp.where(variance == 0, 0, variance * in_target),
+        jnp.where((beta == 0) | (beta == 1), 0, beta * (1 - beta) * in_beta),
     )
     mean = _power_mean_jax(*primals)
     largest = jnp.finfo(mean.dtype).max
