@@ -33,7 +33,7 @@ def test_rho_is_the_largest_log_weight(key):
 
 def test_ess_heuristic_reaches_half_of_the_draws_at_the_first_beta(key):
     """For a fixed first beta there is one root, and it must be found, on the draws that the rule looks at."""
-    with pytest.raises(ValueError, match="no q makes 50% .* at the first beta 1; .* take a smaller first beta"):
+    with pytest.raises(ValueError, match=r"no q makes 50% .* at the first beta 1; .* take a smaller first beta"):
         qp.choose_q(PATH, key=key, method="ess", schedule=qp.LinearSchedule(2), num_particles=1000)
     ratios = log_weights(stream_of(key, host=True).split(2)[0], 1000)
 
