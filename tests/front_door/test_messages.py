@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.scipy.stats import norm
+from scipy import stats
 
 import qpaths as qp
 from qpaths.core.cost import Cost
@@ -124,12 +125,13 @@ def test_nan_in_a_model_that_checks_its_arguments(key):
 
 
 def test_draws_that_overflow(key):
-    """Most draws of this prior are below the smallest number of 64 bits."""
-    prior = {"precision": qp.families.Gamma(1e-4, 1e-4)}
-    with pytest.raises(
-        ValueError, match=r"`precision`, as a coordinate without bounds, is infinite in \d+ of 512 draws"
-    ):
-        qp.evidence(prior=prior, log_likelihood=lambda p: -p["precision"], key=key)
+    """Most draws of this prior are below the smallest number of 64 bits, or above the largest."""
+    prior = {"precision": stats.weibull_min(1e-4)}
+    message = r"`precision`, as a coordinate without bounds, is infinite in \d+ of 512 draws"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        with pytest.raises(ValueError, match=message):
+            qp.evidence(prior=prior, log_likelihood=lambda p: -p["precision"], key=key)
 
 
 def test_a_target_without_a_prior_in_one_direction(key):
