@@ -22,8 +22,8 @@ from jax.scipy.stats import beta, cauchy, expon, gamma, laplace, norm, t, unifor
 
 import qpaths as qp  # noqa: E402
 from qpaths.core.arrays import stream_of  # noqa: E402
-from qpaths.front_door.endpoints import model_path  # noqa: E402
 from qpaths.front_door.inputs import probe  # noqa: E402
+from qpaths.front_door.problem import model_path  # noqa: E402
 from qpaths.rows import evaluator_of  # noqa: E402
 
 warnings.simplefilter("ignore")

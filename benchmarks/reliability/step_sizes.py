@@ -22,7 +22,7 @@ from benchmarks.suites.fresh import models as fresh
 from benchmarks.suites.held_out import models as held_out
 from benchmarks.suites.public.targets import PROBLEMS
 from qpaths.core.arrays import softmax
-from qpaths.front_door.endpoints import path_given
+from qpaths.front_door.problem import path_given
 from qpaths.rows import stream_for
 from qpaths.schedules import AdaptiveSchedule
 from qpaths.search.pilot import run_pilot

@@ -60,7 +60,7 @@ class Comparison:
     """Of the verdicts: sound, doubtful or wrong; empty where there is none."""
 
     def log_bayes_factor(self, first: str, second: str) -> tuple[float, float]:
-        """The log evidence of the first model minus that of the second, and its standard error."""
+        """Return the log evidence of the first model minus that of the second, and its standard error."""
         i, j = self._index(first), self._index(second)
         difference = float(self.log_evidence[i] - self.log_evidence[j])
         return difference, math.hypot(float(self.log_evidence_se[i]), float(self.log_evidence_se[j])) if i != j else 0.0
@@ -77,14 +77,14 @@ class Comparison:
 
     @property
     def intervals(self) -> Float[np.ndarray, "models 2"]:
-        """Where 90 % of each probability lies as the log evidences vary within their standard errors."""
+        """Intervals that hold 90 % of each probability as the log evidences vary within their standard errors."""
         noise = np.random.default_rng(0).standard_normal((_NUM_DRAWS, len(self.names)))
         drawn = softmax(self.log_evidence + self.log_prior + self.log_evidence_se * noise)
         return np.quantile(drawn, [0.05, 0.95], axis=0).T
 
     @property
     def conclusion(self) -> str:
-        """What the numbers say about the best model and the next one."""
+        """A sentence about the best model and the next one."""
         if len(self.names) == 1:
             return "One model: nothing to compare."
         first, second = self.names[:2]
@@ -106,7 +106,7 @@ class Comparison:
         return f"{words} Beware of {', '.join(doubtful)}: read `result.verdict` first." if doubtful else words
 
     def rows(self) -> list[tuple[str, ...]]:
-        """The table as text, without its header."""
+        """Return the table as text, without its header."""
         found: list[tuple[str, ...]] = []
         for i, (name, (low, high)) in enumerate(zip(self.names, self.intervals, strict=True)):
             difference, error = self.log_bayes_factor(name, self.names[0])
@@ -149,7 +149,7 @@ class Comparison:
         return f"<table>{line(_HEADER, 'th')}{body}</table><p>{html.escape(self.conclusion)}</p>"
 
     def to_pandas(self) -> Any:
-        """A data frame with one row for each model, the numbers in full."""
+        """Return a data frame with one row for each model, the numbers in full."""
         try:
             import pandas
         except ImportError as error:
@@ -224,7 +224,7 @@ def _level(result: Result) -> str:
 
 
 def _log_prior(names: list[str], prior: Probabilities | None) -> Column:
-    """Log probabilities of the models before the data."""
+    """Return the log probabilities of the models before the data."""
     if prior is None:
         return np.full(len(names), -math.log(len(names)))
     if set(prior) != set(names):
@@ -250,5 +250,5 @@ def _check_same_data(results: Results) -> None:
 
 
 def _factor(difference: float) -> str:
-    """A Bayes factor for people: not beyond a few digits."""
+    """Return a Bayes factor for people: not beyond a few digits."""
     return f"{math.exp(difference):.3g}" if difference < 14 else f"10^{difference / math.log(10):.1f}"

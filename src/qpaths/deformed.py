@@ -15,7 +15,7 @@ from .core import FloatArray, RealLike, check_not_nan, is_concrete, log1p, promo
 
 
 def log_q(u: RealLike, q: RealLike) -> FloatArray:
-    """The q-logarithm `(u^(1-q) - 1) / (1 - q)`, the natural logarithm at q = 1 (paper, eq. lnq).
+    """Return the q-logarithm `(u^(1-q) - 1) / (1 - q)`, the natural logarithm at q = 1 (paper, eq. lnq).
 
     Defined for u >= 0 (NaN below). At u = 0 it is `-1/(1-q)` for q < 1 and `-inf` otherwise.
 
@@ -36,7 +36,7 @@ def log_q(u: RealLike, q: RealLike) -> FloatArray:
 
 
 def log_q_of_exp(log_u: RealLike, delta: RealLike) -> FloatArray:
-    """`log_q(exp(log_u))` with `delta = 1 - q`, which a q near 1 could not hold."""
+    """Return `log_q(exp(log_u))` with `delta = 1 - q`, which a q near 1 could not hold."""
     log_u, delta = promote_jax(log_u, delta)
     z = delta * jnp.where((delta == 0) & (log_u == -jnp.inf), 0, log_u)
     small = jnp.abs(z) < _series_limit(z)
@@ -48,14 +48,14 @@ def log_q_of_exp(log_u: RealLike, delta: RealLike) -> FloatArray:
 
 
 def log_exp_q(x: RealLike, q: RealLike) -> FloatArray:
-    """`log exp_q(x)`: `-inf` below the support (q < 1), `+inf` at and beyond the pole (q > 1)."""
+    """Return `log exp_q(x)`: `-inf` below the support (q < 1), `+inf` at and beyond the pole (q > 1)."""
     check_not_nan("q", q)
     x, q = promote_jax(x, q)
     return log_exp_delta(x, 1 - q)
 
 
 def log_exp_delta(x: RealLike, delta: RealLike) -> FloatArray:
-    """`log exp_q(x)` with `delta = 1 - q`, which a q near 1 could not hold."""
+    """Return `log exp_q(x)` with `delta = 1 - q`, which a q near 1 could not hold."""
     x, delta = promote_jax(x, delta)
     z = delta * x
     small = jnp.abs(z) < _series_limit(z)
@@ -67,7 +67,7 @@ def log_exp_delta(x: RealLike, delta: RealLike) -> FloatArray:
 
 
 def exp_q(x: RealLike, q: RealLike) -> FloatArray:
-    """The q-exponential `[1 + (1-q) x]_+^(1/(1-q))`, the exponential at q = 1 (paper, eq. expq).
+    """Return the q-exponential `[1 + (1-q) x]_+^(1/(1-q))`, the exponential at q = 1 (paper, eq. expq).
 
     The inverse of `log_q`. For q < 1 it is 0 for `x <= -1/(1-q)`; for q > 1 it is `inf` for `x >= 1/(q-1)`.
 
@@ -163,7 +163,7 @@ def log_generalized_mean(
 
 
 def _near_mean(log_u: Array, weights: Array, delta: Array) -> Array:
-    """Measured from the geometric mean: a series of the cumulants of log u, or `log1p` of a mean of `expm1`."""
+    """Measure from the geometric mean: a series of the cumulants of log u, or `log1p` of a mean of `expm1`."""
     geometric = jnp.sum(weights * log_u, axis=-1, keepdims=True)
     deviation = log_u - geometric
     variance, third, fourth = (jnp.sum(weights * deviation**k, axis=-1) for k in (2, 3, 4))
@@ -174,7 +174,7 @@ def _near_mean(log_u: Array, weights: Array, delta: Array) -> Array:
 
 
 def _far_mean(log_u: Array, weights: Array, reference: Array, delta: Array) -> Array:
-    """Measured from the input that dominates, the largest for delta > 0 and the smallest for delta < 0."""
+    """Measure from the input that dominates, the largest for delta > 0 and the smallest for delta < 0."""
     away = log_u - jnp.where(jnp.isfinite(reference), reference, 0)[..., None]
     exponent = jnp.where((weights > 0) & (away != 0), delta * away, 0)
     excess = jnp.log(jnp.sum(weights * jnp.exp(exponent), axis=-1))
@@ -182,7 +182,7 @@ def _far_mean(log_u: Array, weights: Array, reference: Array, delta: Array) -> A
 
 
 def _series_limit(x: Array) -> float:
-    """Below this, three terms of a series are exact to rounding, and above it differences keep enough digits."""
+    """Return the limit below which three terms of a series are exact to rounding, and differences keep no digits."""
     return float(jnp.finfo(x.dtype).eps) ** 0.25
 
 

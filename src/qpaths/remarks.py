@@ -435,7 +435,7 @@ class Remark:
         return self.kind.sentence(dict(self.values))
 
     def with_values(self, **values: Any) -> "Remark":
-        """The same remark with other numbers."""
+        """Return the same remark with other numbers."""
         return Remark(self.kind, tuple({**dict(self.values), **values}.items()))
 
 

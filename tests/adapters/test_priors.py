@@ -12,7 +12,7 @@ import qpaths as qp
 from qpaths.adapters import from_prior
 from qpaths.adapters.distributions import Bounded, Simplex
 from qpaths.families import Gamma, GeneralizedPareto, Poisson
-from qpaths.front_door.endpoints import named_model
+from qpaths.front_door.problem import named_model
 
 DATA = jnp.array([0.4, 1.7, 0.9])
 EVERYTHING = {

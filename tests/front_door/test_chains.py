@@ -10,7 +10,7 @@ from scipy.stats import cauchy
 import qpaths as qp
 from qpaths.core.arrays import stream_of
 from qpaths.densities import as_density, has_gradient
-from qpaths.front_door.chains import drifting
+from qpaths.front_door.exchange import drifting
 from qpaths.remarks import DrawsFinding
 from qpaths.rows import HostDensities, Layout, OneDensity
 

@@ -19,12 +19,12 @@ from qpaths.core.arrays import stack, stream_of
 from qpaths.core.cost import Cost
 from qpaths.core.numerics import log_mean_exp
 from qpaths.front_door import batches
+from qpaths.front_door.batches import _of_answer, _of_islands
 from qpaths.front_door.checks.balance import Balance, balance
 from qpaths.front_door.checks.drift import drift_of_draws
-from qpaths.front_door.endpoints import path_given
-from qpaths.front_door.findings import _of_answer, _of_islands
 from qpaths.front_door.inputs import probe
 from qpaths.front_door.limits import SCORES_COST, Limits
+from qpaths.front_door.problem import path_given
 from qpaths.remarks import Confirmation, Finding, Level, Note, Stop, Verdict
 from qpaths.results import Status
 from qpaths.rows import Evaluator, HostDensities, evaluator_of, layout_of

@@ -11,9 +11,9 @@ from jax.scipy.stats import cauchy, norm
 
 import qpaths as qp
 from qpaths.core.arrays import stream_of
-from qpaths.front_door.endpoints import model_path
 from qpaths.front_door.exchange import Axes, draws_inside, moved_draws, sign_probability, step_sizes
 from qpaths.front_door.inputs import base_alone, log_mass, probe
+from qpaths.front_door.problem import model_path
 from qpaths.remarks import Finding, Level, Note
 from qpaths.rows import evaluator_of
 

@@ -8,7 +8,7 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.core.arrays import HostStream
-from qpaths.front_door.call_state import CLASSES
+from qpaths.front_door.batches import CLASSES
 from qpaths.io import Codec, parts_of
 from qpaths.maps import Conditional, Rotate, Triangular
 from qpaths.references.modulated import Design

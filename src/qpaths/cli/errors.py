@@ -95,7 +95,7 @@ def _complain_of_usage(error: Any) -> NoReturn:
 
 
 def _settings_advice(error: Any, context: Any) -> str:
-    """Advice for an unknown option of a command that takes settings: `--base x` is `--set base=x`."""
+    """Return advice for an unknown option of a command that takes settings: `--base x` is `--set base=x`."""
     option = getattr(error, "option_name", None)
     takes_settings = context is not None and any("--set" in param.opts for param in context.command.params)
     if not option or not takes_settings:

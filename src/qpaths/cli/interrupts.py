@@ -31,12 +31,12 @@ GOES_ON = "the same command goes on from there"
 
 
 def message() -> str:
-    """What is said after an interrupt."""
+    """Return what is said after an interrupt."""
     return f"interrupted; {_status[0]() if _status else 'nothing was begun'}."
 
 
 def end_on_signals() -> None:
-    """Have the process end on SIGINT and SIGTERM. Only the main thread can ask for it."""
+    """Make the process end on SIGINT and SIGTERM. Only the main thread can ask for it."""
     if threading.current_thread() is not threading.main_thread():
         return
     heard, told = os.pipe()

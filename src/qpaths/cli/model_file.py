@@ -65,14 +65,14 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
 
 
 def _stored(checkpoint: Path) -> str:
-    """What to say after an interrupt."""
+    """Return what to say after an interrupt."""
     if checkpoint.exists():
         return f"pilots and finished islands are stored in {checkpoint}, and {GOES_ON}"
     return "nothing is stored yet, and the same command starts anew"
 
 
 def load_model(model: Path) -> dict[str, Any]:
-    """The arguments of `evidence` that the file defines, by name.
+    """Return the arguments of `evidence` that the file defines, by name.
 
     Raises `FileNotFoundError` or `ValueError` with advice if the file is missing, fails, or lacks one of them.
     """
@@ -104,7 +104,7 @@ def _function(model: Path, found: dict[str, Any], name: str) -> Any:
 
 
 def _whole_model(path: Path, found: dict[str, Any]) -> Model:
-    """What the file calls `model`, as a model of ours."""
+    """Return what the file calls `model`, as a model of ours."""
     model = found["model"]
     if isinstance(model, Model):
         return model

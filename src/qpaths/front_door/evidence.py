@@ -5,34 +5,42 @@ import os
 import time
 import warnings
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ..adapters import Model
-from ..core import Cost, LogDensity, LogLikelihood, PRNGKey, PyTree, Sampler, Show, Simulator, Stream, display
-from ..densities import Backend, DensityLike
+from ..algorithms import BDMC
+from ..core import Cost, LogDensity, LogLikelihood, Point, PRNGKey, PyTree, Sampler, Show, Simulator, Stream, display
+from ..densities import Backend, DensityLike, is_numpy
 from ..io import Checkpoint, by_name
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..references import distinct
 from ..remarks import Finding, Note, Remark, Stop, Verdict
 from ..results import CollapsedError, Result, Status
-from ..rows import Evaluator, Faults, Layout, LostWorkersError, evaluator_of, rejecting, spread_over, stream_for
+from ..rows import (
+    Evaluator,
+    Faults,
+    Layout,
+    LostWorkersError,
+    evaluator_of,
+    layout_of,
+    rejecting,
+    spread_over,
+    stream_for,
+)
+from ..schedules import FixedSchedule
 from ..search import tune_population
-from .batches import rate, run_batches
-from .call_state import CallState, file_of
-from .certificate import certify, simulated_from
+from .batches import CallState, file_of, findings, rate, run_batches
 from .checks import CHECKS, Run, Seen, look
-from .endpoints import check_not_on_simplex, first_sentence, in_units_of, with_names
-from .findings import findings
 from .inputs import pace, probe
-from .ledger import Ledger
-from .limits import Limits
-from .problem import Problem, check_faults
+from .limits import Ledger, Limits
+from .problem import Problem, check_faults, check_not_on_simplex, first_sentence, in_units_of, path_given, with_names
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""
+_CHAINS, _FEWEST_DISTRIBUTIONS = 64, 17
 
 
 def evidence(
@@ -58,7 +66,7 @@ def evidence(
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Result:
-    """The log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
+    """Compute the log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
     There are five ways to give a model: a `prior` of distributions by name with a `log_likelihood`; a model of
     `qpaths.adapters` as the first argument; `log_prior`, `log_likelihood` and `sample_prior`; a `base` and a `target`;
@@ -228,7 +236,7 @@ def _warn(found: list[Remark]) -> None:
 
 
 def _nothing_found(layout: Layout, error: Exception) -> Result:
-    """The honest answer where no draw from the base ever reached the target."""
+    """Return the honest answer if no draw from the base ever reached the target."""
     finding = Finding.NOTHING_REACHED(error=first_sentence(error))
     warnings.warn(f"evidence: {finding}.", stacklevel=3)
     nothing = np.zeros(0)
@@ -250,3 +258,38 @@ def _nothing_found(layout: Layout, error: Exception) -> Result:
         algorithm="Evidence",
         verdict=Verdict(Stop.NOTHING_FOUND(), (), (finding,)),
     )
+
+
+class Simulated(NamedTuple):
+    """The path for data simulated from the prior, and the point they came from: an exact draw of the posterior."""
+
+    path: AbstractPath[Any]
+    truth: Point
+
+
+def simulated_from(path: AbstractPath[Any], likelihood: Any, simulate: Any, stream: Any) -> Simulated:
+    """Simulate data; an error where what `simulate` returns does not fit the likelihood."""
+    point, data = stream.split(2)
+    prior: Any = path.base
+    if is_numpy(prior):
+        truth = prior.sample(point.generator)
+        simulated = path_given(prior, likelihood, simulate(data.generator, truth))
+    else:
+        truth = path.sample_base(point.as_key())
+        simulated = path_given(prior, likelihood, simulate(data.as_key(), truth))
+    layout_of(simulated)  # raises before anything that takes long
+    return Simulated(simulated, truth)
+
+
+def certify(
+    simulated: Simulated, budget: int, kernel: AbstractKernel[Any], reference: bool, stream: Stream
+) -> tuple[Remark, Cost]:
+    """Bound the error of the same procedure by bidirectional Monte Carlo; return also what that costs."""
+    tune_stream, run_stream = stream.fold(2).split(2)
+    recipe = tune_population(simulated.path, key=tune_stream, budget=budget, kernel=kernel, reference=reference)
+    num = max(_FEWEST_DISTRIBUTIONS, recipe.num_steps + 1)
+    betas = np.interp(np.linspace(0, recipe.num_steps, num), np.arange(recipe.num_steps + 1), recipe.betas)
+    # The chains back start at states of walks from one point, and should forget what these still share.
+    bounds = BDMC(_CHAINS, FixedSchedule(betas), recipe.kernel).run(recipe.path, simulated.truth, key=run_stream)
+    numbers = {name: float(getattr(bounds, name)) for name in ("lower", "lower_se", "upper", "upper_se", "gap")}
+    return Note.CERTIFICATE(**numbers), recipe.num_evaluations + bounds.num_evaluations

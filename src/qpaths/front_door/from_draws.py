@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -12,19 +13,28 @@ from jaxtyping import Float
 from ..adapters import Model, read_draws
 from ..after import Origin
 from ..core import Cost, LogDensity, PRNGKey, Stream, quiet, sigmoid, stream_of
-from ..densities import DensityLike, as_density, has_gradient, marked
-from ..remarks import DrawsFinding, DrawsNote, Note, Remark, Verdict
+from ..densities import Density, DensityLike, as_density, has_gradient, marked
+from ..references import Component, End, Reference, climb, fit_map
+from ..remarks import DrawsFinding, DrawsNote, Note, Refusal, Remark, Verdict
 from ..results import Kept, Result, Status
 from ..rows import Faults, HostDensities, Layout, OneDensity, rejecting
+from ..search import BASE_SHARE
 from ..stats import bridge, effective_size, importance_log_evidence, r_hat
-from .chains import drifting
-from .endpoints import marked_if_blind, path_given, with_names
-from .problem import check_faults, first_fault
-from .proposals import NUM_STARTS, mode_elsewhere, points_as_text, reference_for, wide_density
-from .sampler import coordinate_names, listed
+from .exchange import drifting
+from .inputs import coordinate_names, listed
+from .problem import check_faults, first_fault, marked_if_blind, path_given, with_names
 
+Matrix = Float[np.ndarray, "_ d"]
+Values = Float[np.ndarray, " _"]
+
+_WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
+"""How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
+_MOST_SPLITS = 3
+NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
+_SAME, _UNLIKE, _FEWEST_THERE, _RARE = 0.2, 3.0, 20, 0.05
+"""Distance of ends of ascents that are one mode, nats above the usual ratio to the reference from which a point is not
+like the draws, draws that a mode must have to be of interest, and the share of them below which it is missed."""
 Chains = Float[np.ndarray, "chains n d"]
-
 _PROPOSED = 4
 """Draws of the references for each posterior draw."""
 _FEWEST, _MOST_ERROR, _MOST_R_HAT = 100, 0.5, 1.05
@@ -34,6 +44,126 @@ _SMALLEST = 0.02
 """Nats that are of no interest."""
 
 
+def wide_density(rows: Matrix, layout: Layout) -> Density:
+    """Make a Student-t distribution around the draws and far beyond them, for models without a prior to draw from.
+
+    In NumPy, because a sampler of JAX would be compiled for every call.
+    """
+    center, scale = np.mean(rows, axis=0), _WIDER * np.maximum(np.std(rows, axis=0), 1e-12)
+    wide = Component.linear(_WIDE_DF, center, np.diag(scale**2))
+
+    def at(points: Any) -> Any:
+        return wide.log_prob_and_slope(np.asarray(layout.rows(points), float))
+
+    def sample(generator: np.random.Generator) -> Any:
+        noise = generator.standard_normal(len(center)) / np.sqrt(generator.standard_gamma(_WIDE_DF / 2) * 2 / _WIDE_DF)
+        return layout.points(center + scale * noise)
+
+    return Density(
+        lambda points: at(points)[0],
+        sample,
+        backend="numpy",
+        batched=True,
+        gradient=lambda points: layout.points(at(points)[1]),
+    )
+
+
+def reference_for(rows: Matrix, scores: Matrix | None, inner: Any, layout: Layout) -> Reference:
+    """Fit a reference to draws, mixed with a little of the prior or the wide distribution."""
+    components, shares = _components(rows, scores, _MOST_SPLITS)
+    return Reference(tuple(components), np.asarray(shares), inner, BASE_SHARE, layout)
+
+
+def _components(rows: Matrix, scores: Matrix | None, splits: int) -> tuple[list[Component], list[float]]:
+    """Fit one Student-t distribution, perhaps curved, to each group of draws."""
+    fit = fit_map(rows, scores)
+    if fit.fitted is not None:
+        return [fit.fitted], [1.0]
+    if fit.refusal is Refusal.SUBSPACE:
+        raise ValueError(
+            "the draws lie in a subspace of their dimension: a variable may be constant, twice there, or determined by "
+            "others (proportions that sum to 1); leave it out, or give the model with its prior as objects."
+        )
+    groups = _groups(rows) if fit.refusal is Refusal.SEVERAL_GROUPS and splits else None
+    if groups is None:
+        matrix = np.atleast_2d(np.cov(rows.T)) * (_FALLBACK_DF - 2) / _FALLBACK_DF
+        return [Component.linear(_FALLBACK_DF, rows.mean(axis=0), matrix)], [1.0]
+    components, shares = [], []
+    for group in (groups, ~groups):
+        own, weights = _components(rows[group], None if scores is None else scores[group], splits - 1)
+        components += own
+        shares += [weight * float(np.mean(group)) for weight in weights]
+    return components, shares
+
+
+@quiet()
+def _groups(rows: Matrix) -> np.ndarray | None:
+    """Split the draws in two groups, across the direction along which they separate best."""
+    standard = (rows - rows.mean(axis=0)) / np.std(rows, axis=0)
+    axes = np.vstack([np.eye(rows.shape[1]), np.linalg.eigh(standard.T @ standard)[1].T])
+    best, chosen = -np.inf, None
+    for values in axes @ standard.T:
+        ordered = np.sort(values)
+        num = np.arange(1, len(ordered))
+        left = np.cumsum(ordered)[:-1]
+        # Otsu's rule: the cut with the largest variance between the two groups, as a share of all variance.
+        between = (len(ordered) * left - num * ordered.sum()) ** 2 / (num * (len(ordered) - num)) / len(ordered)
+        cut = int(np.argmax(between))
+        if between[cut] / np.sum((ordered - ordered.mean()) ** 2) > best:
+            best = float(between[cut] / np.sum((ordered - ordered.mean()) ** 2))
+            chosen = values > 0.5 * (ordered[cut] + ordered[cut + 1])
+    fewest = 4 * rows.shape[1] + 4
+    return chosen if chosen is not None and min(chosen.sum(), (~chosen).sum()) >= fewest else None
+
+
+class Elsewhere(NamedTuple):
+    """A mode far from all draws, and its height relative to that of the draws."""
+
+    position: np.ndarray
+    height: float
+
+
+@quiet()
+def mode_elsewhere(
+    gradient: Callable[[Matrix], tuple[Values, Matrix]],
+    starts: Matrix,
+    rows: Matrix,
+    log_target: Values,
+    reference: Reference,
+) -> tuple[Elsewhere | None, int]:
+    """Return the highest mode that the draws miss among the ends of ascents from `starts`, and the gradients used.
+
+    Where the target exceeds what was fitted to the draws, draws should do so too: as many as the height of the mode
+    says. Distances would not do, since in many dimensions the nearest draw is far from every point. Where ascents from
+    the draws lead as well is no other mode (but the neck of a funnel, perhaps).
+    """
+
+    def excess(positions: Matrix, values: Values) -> Values:
+        """Return the log of the target over the fitted components alone."""
+        return values - np.asarray(reference.given_inner(positions, np.full(len(positions), -np.inf), None)[0])
+
+    spread = np.maximum(np.std(rows, axis=0), 1e-12)
+    own = rows[np.linspace(0, len(rows) - 1, _NUM_OWN).astype(int)]
+    climbed = climb(gradient, np.concatenate([own, starts]), spread, _MAX_ROUNDS, _GAIN)
+    home, away = climbed.position[:_NUM_OWN], climbed.position[_NUM_OWN:]
+    apart = np.sqrt(np.mean(np.square((away[:, None] - home) / spread), axis=2))
+    height = climbed.value[_NUM_OWN:] - np.median(climbed.value[:_NUM_OWN])
+    seen, there = excess(rows, log_target), excess(away, climbed.value[_NUM_OWN:])
+    num_seen = np.sum(seen[:, None] > there - 1, axis=0)
+    num_expected = len(rows) * np.exp(np.minimum(height, 0.0))
+    missed = (climbed.end[_NUM_OWN:] == End.CONVERGED) & (np.mean(apart < _SAME, axis=1) < 0.5)
+    missed &= (there > np.median(seen) + _UNLIKE) & (num_expected > _FEWEST_THERE) & (num_seen < _RARE * num_expected)
+    if not missed.any():
+        return None, climbed.num_evaluations
+    best = int(np.argmax(np.where(missed, height, -np.inf)))
+    return Elsewhere(away[best], float(height[best])), climbed.num_evaluations
+
+
+def points_as_text(layout: Layout, position: np.ndarray) -> str:
+    """Write a point for a sentence, with three digits."""
+    return str(jax.tree.map(lambda leaf: np.round(np.asarray(leaf, float), 3).tolist(), layout.points(position)))
+
+
 def evidence_from_draws(
     model: Model | DensityLike | LogDensity,
     draws: Any,
@@ -41,7 +171,7 @@ def evidence_from_draws(
     key: PRNGKey,
     faults: Literal["reject", "raise"] = "reject",
 ) -> Result:
-    """The log evidence from posterior draws of any sampler, by bridge sampling, with its standard error and a verdict.
+    """Compute the log evidence from posterior draws of any sampler, by bridge sampling, with its error and a verdict.
 
     Args:
         model: A model of `qpaths.adapters`, or the unnormalized log density (prior times likelihood) of one draw.
@@ -140,7 +270,7 @@ def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, in
 
 
 def _prepared(model: Any, draws: Any) -> tuple[Chains, Layout, DensityLike, Any]:
-    """Unconstrained draws by chain, their layout, the log density, and the prior where there is one."""
+    """Return unconstrained draws by chain, their layout, the log density, and the prior if there is one."""
     variables = model.variables if isinstance(model, Model) else None
     found = read_draws(draws, variables)
     num_chains, num = jax.tree.leaves(found)[0].shape[:2]
@@ -192,7 +322,7 @@ class _Bridge(NamedTuple):
 
 @quiet()
 def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chains: Chains, stream: Stream) -> _Bridge:
-    """Bridge sampling between a reference and draws from the target.
+    """Bridge between a reference and draws from the target.
 
     The standard error is that of Fruehwirth-Schnatter (2004): the two means of the bridge equation, the one over the
     draws with what correlated draws are worth.
@@ -215,13 +345,13 @@ def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chain
 
 
 def _pooled_error(first: _Bridge, second: _Bridge) -> float:
-    """Of the mean of the two estimates: what they say of themselves, or more where they differ by more than that."""
+    """Return the standard error of the mean of two estimates, larger if they differ by more than they say."""
     own, seen = 0.5 * math.hypot(first.error, second.error), 0.5 * abs(first.value - second.value)
     return max(own, math.sqrt(0.5 * (own**2 + seen**2)))
 
 
 def _findings(bridges: list[_Bridge], log_target: np.ndarray, drifts: list[str]) -> tuple[list[Remark], float]:
-    """What looks unreliable, and what it adds to the standard error; `drifts` is what moves change in the draws."""
+    """Return what looks unreliable, and what it adds to the error; `drifts` is what moves change in the draws."""
     found: list[Remark] = []
     extra = 0.0
     first, second = bridges
@@ -250,7 +380,7 @@ def _findings(bridges: list[_Bridge], log_target: np.ndarray, drifts: list[str])
 
 
 def _result(value: float, error: float, worth: float, samples: Any, cost: Cost, verdict: Verdict) -> Result:
-    """The draws with equal weights, and one step from the references to them."""
+    """Make the result: the draws with equal weights, and one step from the references to them."""
     unknown, num = np.full(1, np.nan), len(jax.tree.leaves(samples)[0])
     stats: Any = {
         "beta": np.ones(1),

@@ -1,20 +1,22 @@
-"""Checks of what a user gives, before anything runs."""
+"""Checks of what a user gives, before anything runs: draws from the base, its sampler, and the two log densities."""
 
+import math
 import re
 import time
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+from jaxtyping import Float
 
 from ..core import Point, PointFaultError, Rows, Stream, quiet, sigmoid, to_host
 from ..densities import DensityLike, as_text, called, evaluate, has_gradient, is_numpy
 from ..paths import EndpointValues
 from ..references import fit_reference
 from ..remarks import Finding, Note, Remark
-from ..rows import Evaluator, Faults, HostDensities, OneDensity, Particles, faults_of_call, rejecting
+from ..rows import Evaluator, Faults, HostDensities, Layout, OneDensity, Particles, faults_of_call, rejecting
 from ..stats import bridge
-from .sampler import coordinate_names, listed, sampler_findings
+from .exchange import MOST_SQUARED, Axes, Column, Matrix, draws_inside, moved_draws, sign_probability, step_sizes
 
 _NUM_DRAWN = 512
 """Draws from the base at which it is looked at."""
@@ -27,10 +29,27 @@ _FAR = 1e4
 """Ranges of the draws from the base, at which a target that has not changed is flat."""
 _OVERLAP = 0.05
 """Mean acceptance, 0.5 for equal densities, below which a mass is not judged."""
+_NUM_CONFIRMED = 2048
+"""Draws at which a suspicion is confirmed."""
+_SUSPICIOUS, _CERTAIN = 0.02, 1e-4
+"""Probabilities of noise, of all tests together: below the first one looks closer, below the second it is a finding."""
+_MOST_PAIRS = 16
+_OUTSIDE = 0.01
+"""Share of the draws that may lie where the density is zero, by rounding."""
+_FITS, _DIFFERS = 3.5, 4.5
+"""Standard errors: a missing Jacobian explains what is off if its identities hold to the first, and fail by the second
+without it."""
+_JACOBIANS = {
+    "exp": lambda x: np.ones_like(x),
+    "sigmoid": lambda x: 1 - 2 * sigmoid(x),
+    "softplus": lambda x: 1 - sigmoid(x),
+}
+"""Derivatives of the log Jacobians of the usual ways from an unconstrained number to a positive one, or one in (0, 1).
+"""
 
 
 def pace(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[int, float]:
-    """Evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
+    """Return evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
     positions = evaluator.draw(stream, _NUM_PACED)
     evaluator.particles(positions, with_slopes=with_slopes)
     begun = time.monotonic()
@@ -82,7 +101,7 @@ def check_deterministic(evaluator: Evaluator, positions: Rows, features: Endpoin
 
 
 def _trace(density: DensityLike, name: str, point: Point) -> str:
-    """The program of a density as text, with its constants: the same for every trace of the same function."""
+    """Return the program of a density as text, with its constants: the same for every trace of the same function."""
     program = jax.make_jaxpr(lambda x: evaluate(density, x, name))(point)
     constants = [np.asarray(constant).tobytes() for constant in program.consts if hasattr(constant, "dtype")]
     return f"{re.sub('0x[0-9a-f]+', '', str(program.jaxpr))} {constants}"
@@ -90,7 +109,7 @@ def _trace(density: DensityLike, name: str, point: Point) -> str:
 
 @quiet()
 def probe(evaluator: Evaluator, stream: Stream) -> Probe:
-    """What some draws from the base show: a mistake in the sampler or the base, or a likelihood that ignores a part.
+    """Look for mistakes in the sampler and the base, and for a likelihood that ignores a part, at draws from the base.
 
     The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
     sampler that is wrong makes the base look unnormalized; and everything else is reported in addition.
@@ -170,7 +189,7 @@ def check_finite(evaluator: Evaluator, positions: Rows) -> None:
 
 
 def _with_slopes(evaluator: Evaluator, rows: Rows) -> Particles | None:
-    """The endpoints and their gradients at draws with mass; None without gradients, or with few such draws."""
+    """Return the endpoints and their gradients at draws with mass; None without gradients, or with few such draws."""
     if not evaluator.path.is_pointwise or not all(map(has_gradient, (evaluator.path.base, evaluator.path.target))):
         return None
     at = to_host(evaluator.particles(rows, with_slopes=True))
@@ -179,7 +198,7 @@ def _with_slopes(evaluator: Evaluator, rows: Rows) -> Particles | None:
 
 
 def _flat(evaluator: Evaluator, at: Particles) -> list[int]:
-    """Coordinates in which the target is the same everywhere, so that its integral is infinite."""
+    """Find coordinates in which the target is the same everywhere, so that its integral is infinite."""
     unseen = np.flatnonzero(np.all(at.slopes.target == 0, axis=0))[:_NUM_AGAIN]
     values = at.features.log_target[:_NUM_AGAIN]
     found = []
@@ -200,7 +219,7 @@ def base_alone(evaluator: Evaluator) -> OneDensity:
 
 
 def log_mass(evaluator: OneDensity, positions: Rows, stream: Stream) -> tuple[float, float] | None:
-    """Log of the integral of the base and its standard error, where that is not 0 beyond doubt; otherwise None.
+    """Return the log of the integral of the base and its standard error, if that is not 0 beyond doubt; otherwise None.
 
     By the acceptance ratio of Bennett (1976) between fresh draws from the base and from a distribution fitted to
     `positions`: the estimate that both sides agree on. Importance sampling alone, from one side, took hierarchical
@@ -223,7 +242,7 @@ def log_mass(evaluator: OneDensity, positions: Rows, stream: Stream) -> tuple[fl
 
 
 def _rounding(evaluator: Evaluator, *values: Any) -> float:
-    """By how much differences of such values may be off."""
+    """Return by how much differences of such values may be off."""
     return 8 * float(np.finfo(evaluator.layout.dtype).eps) * max(float(np.abs(value).max()) for value in values)
 
 
@@ -235,7 +254,7 @@ def _is_constant(evaluator: Evaluator, features: EndpointValues) -> bool:
 
 
 def _ignored(evaluator: Evaluator, at: Particles) -> tuple[Remark, ...]:
-    """A note where some coordinate changes neither the likelihood nor the base's density of any other.
+    """Return a note if some coordinate changes neither the likelihood nor the base's density of any other.
 
     The second condition spares the hyperparameters of hierarchical models, which the likelihood does not see.
     """
@@ -248,7 +267,7 @@ def _ignored(evaluator: Evaluator, at: Particles) -> tuple[Remark, ...]:
 
 
 def _changes_nothing(evaluator: Evaluator, at: Particles, index: int) -> bool:
-    """Whether another value of a coordinate leaves the likelihood and the base's gradient in all others as they are."""
+    """Tell if another value of a coordinate leaves the likelihood and the base's gradient in all others as they are."""
     rows = np.array(at.position)
     rows[:, index] = np.roll(rows[:, index], 1)
     new = to_host(evaluator.particles(rows, with_slopes=True))
@@ -256,3 +275,165 @@ def _changes_nothing(evaluator: Evaluator, at: Particles, index: int) -> bool:
     others = np.arange(rows.shape[1]) != index
     same = np.allclose(new.slopes.base[:, others], at.slopes.base[:, others], rtol=1e-4, atol=1e-6)
     return same and np.allclose(ratios, new_ratios, rtol=1e-4, atol=1e-5)
+
+
+class Suspect(NamedTuple):
+    """A coordinate or combination, or a pair of coordinates, whose draws may not fit the density."""
+
+    first: int
+    second: int | None = None
+
+    def measures(self, extended: Matrix) -> list[Column]:
+        """Return what is compared between draws and moved draws."""
+        if self.second is None:
+            return [extended[:, self.first], np.abs(extended[:, self.first])]
+        one, other = np.tanh(extended[:, self.first]), np.tanh(extended[:, self.second])
+        return [one * other, one**2 * other, one * other**2, one**2 * other**2]
+
+
+@quiet()
+def sampler_findings(evaluator: OneDensity, rows: Matrix, stream: Stream) -> list[Remark]:
+    """Return what shows that draws from the base, of which `rows` are some, do not have its density.
+
+    The evaluator is that of the base.
+
+    Stein's identities at the given draws, one gradient each, say where to look. They are not exact: hard bounds break
+    them, and heavy tails disturb them. So fresh draws are moved by a reversible kernel for the density. If they have
+    the density, a draw and where it moved can change places, and the sign of every difference between the two is a fair
+    coin, whatever the density is. That test alone decides, and its probability of a false finding is a rigorous bound.
+    """
+    names = coordinate_names(evaluator.layout)
+    frozen = np.flatnonzero(np.ptp(rows, axis=0) == 0)
+    if frozen.size:
+        return [Finding.FROZEN(coordinates=listed(frozen, names), num=len(rows))]
+    drawn = evaluator.particles(rows, with_slopes=evaluator.with_slopes)
+    scores, outside = drawn.slopes, int(np.sum(drawn.features == -np.inf))
+    if outside > _OUTSIDE * len(rows):
+        return [Finding.OUTSIDE(num=outside, total=len(rows))]
+    axes = Axes.of(rows)
+    extended, slopes = axes.extended(rows), None if scores is None else axes.extended_scores(scores)
+    suspects = _everything(len(names), extended.shape[1]) if slopes is None else _suspects(extended, slopes, len(names))
+    if not suspects:
+        return []
+    draw, move = stream.split(2)
+    fresh = draws_inside(evaluator, np.asarray(evaluator.draw(draw, _NUM_CONFIRMED), float))
+    moved = moved_draws(evaluator, fresh, axes, step_sizes(axes, rows, scores), move)
+    confirmed = _confirmed(suspects, axes.extended(fresh.position), axes.extended(moved.position))
+    return _named(confirmed, fresh.position, fresh.slopes, axes, names)
+
+
+def _everything(dimension: int, num_extended: int) -> list[Suspect]:
+    """Return all coordinates and pairs: without gradients nothing says which to look at."""
+    pairs = [Suspect(i, j) for i in range(dimension) for j in range(i)] if dimension <= 5 else []
+    return [*map(Suspect, range(num_extended)), *pairs]
+
+
+def _suspects(extended: Matrix, slopes: Matrix, dimension: int) -> list[Suspect]:
+    """Find failures of Stein's identities: `E[s_j] = 0`, and `E[g s_j] = -E[dg/dx_j]` for functions g of one x_i."""
+    g = np.tanh(extended)
+    alone = np.maximum(_standardized(slopes), _standardized(g * slopes + 1 - g**2))
+    suspects = [Suspect(int(j)) for j in np.flatnonzero(~(alone < _quantile(_SUSPICIOUS / (2 * alone.size))))]
+    if dimension > MOST_SQUARED:
+        return suspects
+    g, s = g[:, :dimension], slopes[:, :dimension]
+    together = np.maximum(_standardized_products(g, s), _standardized_products(g**2 - np.mean(g**2, axis=0), s))
+    np.fill_diagonal(together, 0.0)
+    together = np.maximum(together, together.T)
+    first, second = np.nonzero(np.triu(together > _quantile(_SUSPICIOUS / (2 * dimension**2))))
+    order = np.argsort(-together[first, second])[:_MOST_PAIRS]
+    return suspects + [Suspect(int(i), int(j)) for i, j in zip(first[order], second[order], strict=True)]
+
+
+def _standardized(values: Matrix) -> np.ndarray:
+    """Return the size of the means in standard errors; 0 if all values are zero, as they should be."""
+    mean, error = np.mean(values, axis=0), np.std(values, axis=0) / len(values) ** 0.5
+    return np.where(mean == 0, 0.0, np.abs(mean) / np.maximum(error, 1e-300))
+
+
+def _standardized_products(first: Matrix, second: Matrix) -> Float[np.ndarray, "d d"]:
+    """Return the size of the means of all products of two columns in standard errors."""
+    num = len(first)
+    mean, square = first.T @ second / num, (first**2).T @ second**2 / num
+    return np.abs(mean) / np.sqrt(np.maximum(square - mean**2, 1e-300) / num)
+
+
+def _quantile(probability: float) -> float:
+    """Return what a standard normal number exceeds in size with that probability."""
+    from scipy.special import ndtri
+
+    return float(-ndtri(0.5 * probability))
+
+
+def _confirmed(suspects: list[Suspect], before: Matrix, after: Matrix) -> list[Suspect]:
+    """Return suspects whose differences have signs that no fair coin gives, most certain first."""
+    found = []
+    for suspect in suspects:
+        pairs = zip(suspect.measures(before), suspect.measures(after), strict=True)
+        found += [(sign_probability(new - old), suspect) for old, new in pairs]
+    certain = sorted(one for one in found if one[0] * len(found) < _CERTAIN)
+    return list(dict.fromkeys(suspect for _, suspect in certain))
+
+
+def _named(confirmed: list[Suspect], rows: Matrix, scores: Matrix | None, axes: Axes, names: list[str]) -> list[Remark]:
+    """Return the findings, one of each kind. A pair says nothing new if one of its coordinates is wrong by itself."""
+    alone = [suspect.first for suspect in confirmed if suspect.second is None]
+    single = [index for index in alone if index < len(names)]
+    pairs = [(suspect.first, suspect.second) for suspect in confirmed if suspect.second is not None]
+    if not single and pairs:
+        return [Finding.DEPENDENCE(first=names[pairs[0][0]], second=names[pairs[0][1]])]
+    if not single:
+        together = [f"a combination of {listed(axes.loaded(index), names)}" for index in alone[:1]]
+        return [Finding.SAMPLER(coordinates=words, ratio=None) for words in together]
+    if scores is None:
+        return [Finding.SAMPLER(coordinates=listed(single, names), ratio=None)]
+    findings = []
+    jacobians = {j: _jacobian(rows[:, j], scores[:, j], axes, j) for j in single}
+    for function in dict.fromkeys(filter(None, jacobians.values())):
+        which = [j for j in single if jacobians[j] == function]
+        findings.append(Finding.JACOBIAN(coordinates=listed(which, names), function=function))
+    others = [j for j in single if jacobians[j] is None]
+    if others:
+        worst = others[0]
+        ratio = _ratio(rows[:, worst] - axes.center[worst], scores[:, worst])
+        findings.append(Finding.SAMPLER(coordinates=listed(others, names), ratio=ratio, worst=names[worst]))
+    return findings
+
+
+def _jacobian(x: Column, score: Column, axes: Axes, index: int) -> str | None:
+    """Return the function whose Jacobian explains all that is off at a coordinate."""
+    center, spread = axes.center[index], axes.spread[index]
+    g = np.tanh((x - center) / spread)
+
+    def off(s: Column) -> float:
+        return float(np.max(_standardized(np.stack([s * spread, g * s * spread + 1 - g**2], axis=1))))
+
+    if not off(score) > _DIFFERS:
+        return None
+    fits = {name: off(score + derivative(x)) for name, derivative in _JACOBIANS.items()}
+    best = min(fits, key=lambda name: fits[name])
+    return best if fits[best] < _FITS else None
+
+
+def _ratio(x: Column, score: Column) -> float | None:
+    """Return how many times as wide as the density the draws are, from the virial; None if they are not just wider."""
+    virial = x * score
+    mean, error = float(np.mean(virial)), float(np.std(virial)) / len(x) ** 0.5
+    shift = float(_standardized(score[:, None])[0])
+    return math.sqrt(-mean) if mean < 0 and abs(mean + 1) > 5 * error and shift < 5 else None
+
+
+def coordinate_names(layout: Layout) -> list[str]:
+    """Name each number of a point: `x[2]`, or `theta[2]` if points are dictionaries."""
+    tree = jax.tree.unflatten(layout.structure, range(len(layout.shapes)))
+    paths, _ = jax.tree_util.tree_flatten_with_path(tree)
+    names = []
+    for (path, _), shape in zip(paths, layout.shapes, strict=True):
+        name = jax.tree_util.keystr(path, simple=True, separator=".") or "x"
+        names += [name + "".join(f"[{i}]" for i in index) for index in np.ndindex(*shape)]
+    return names
+
+
+def listed(indices: Any, names: list[str], most: int = 3) -> str:
+    """Return a few names, and how many more there are."""
+    words = [names[int(i)] for i in indices]
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -1,7 +1,8 @@
-"""When a call of `evidence` stops, and how its budget is split."""
+"""What a call of `evidence` has spent, when it stops, and how its budget is split."""
 
 import math
 import numbers
+import time
 from typing import Any, NamedTuple
 
 from ..algorithms import NUM_ISLANDS, Islands, cost_of_islands
@@ -41,7 +42,7 @@ class Limits(NamedTuple):
 
     @staticmethod
     def of(budget: int | None, seconds: float | int | None, standard_error: float | int | None) -> "Limits":
-        """From what a user gives; an error where that makes no sense."""
+        """Check what a user gives, and make the limits."""
         for name, value in (("budget", budget), ("seconds", seconds), ("standard_error", standard_error)):
             if value is not None and (isinstance(value, bool) or not isinstance(value, numbers.Real)):
                 raise TypeError(f"`{name}` must be a number, got {value!r}: give one, such as {_SUCH_AS[name]}.")
@@ -116,7 +117,7 @@ class Limits(NamedTuple):
         return None
 
     def interrupted(self, spent: Cost, pilots: Cost) -> Remark:
-        """The remark on a call that was interrupted."""
+        """Return the remark on a call that was interrupted."""
         return Stop.INTERRUPTED(**self._numbers(spent, pilots))
 
     def _numbers(self, spent: Cost, pilots: Cost) -> dict[str, Any]:
@@ -124,7 +125,44 @@ class Limits(NamedTuple):
         return {"spent": spent.total, "budget": budget, "pilots": pilots.total}
 
     def _needed(self, error: float, spent: int) -> float | None:
-        """Evaluations for the wanted standard error, which falls with their square root; None where none is wanted."""
+        """Return the evaluations for the wanted error, which falls with their square root; None if none is wanted."""
         if not self.standard_error > 0 or not math.isfinite(error):
             return None
         return spent * (error / self.standard_error) ** 2
+
+
+class Ledger:
+    """Cost, time and limits of a call; every step of it books what it spends.
+
+    Attributes:
+        limits: What the user allows.
+        spent: Evaluations so far.
+        outside: Evaluations that the budget does not count, those for bounds on simulated data.
+    """
+
+    def __init__(self, limits: Limits):
+        self.limits, self.started = limits, time.monotonic()
+        self.spent, self.outside = Cost(), Cost()
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the call."""
+        return time.monotonic() - self.started
+
+    @property
+    def left(self) -> float:
+        """Evaluations that may still be spent."""
+        return self.limits.left(self.spent, self.elapsed)
+
+    @property
+    def total(self) -> Cost:
+        """All evaluations, counted by the budget or not."""
+        return self.spent + self.outside
+
+    def spend(self, cost: Cost) -> None:
+        """Book a cost."""
+        self.spent += cost
+
+    def pace(self, evaluations: int, seconds: float) -> None:
+        """Expect that evaluations go on to take as long as these did."""
+        self.limits = self.limits.paced(evaluations, seconds, self.elapsed, self.spent.total)

@@ -1,27 +1,233 @@
 """The first step of `evidence`: a path from what the user gave, and the kernel that can follow it."""
 
+import contextlib
+import dataclasses
+import operator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 
-from ..adapters import Model
-from ..after import Origin
-from ..densities import as_text, has_gradient
+from ..adapters import Model, from_prior
+from ..after import Origin, digests, named_by
+from ..core import PointFaultError, QpathsTypeError, Stream, named_leaves, takes_two
+from ..densities import (
+    Backend,
+    Density,
+    DensityLike,
+    as_density,
+    as_pytree,
+    as_text,
+    ask,
+    check_backend,
+    check_real,
+    evaluate,
+    has_gradient,
+    is_numpy,
+    marked,
+)
 from ..kernels import HMC, AbstractKernel, RandomWalk
-from ..paths import AbstractPath
+from ..paths import AbstractPath, GeometricPath
 from ..recipe import Recipe, check_parts
 from ..remarks import Finding, Note, Remark
-from ..results import Kept
-from ..rows import Faults, Layout
-from .endpoints import check_alone, model_path, named_model, path_given, with_blind_ends
+from ..results import Kept, Result
+from ..rows import Evaluator, Faults, Layout, describe, key_type, layout_of, shape_of
 
+_NUM_LOOKED = 128
+"""Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""
 _FEW, _MOST_OF_PRIOR = 0.01, 0.5
 """Shares of points at which a density fails: up to the first it is a note, and from the second on the answer is wrong.
 Of points around the final draws, it is wrong beyond both of the next: a share, and a multiple of that of the prior."""
 _MOST_AROUND, _GROWTH = 0.05, 1.5
 _BLIND_STEPS = 10
 """Random-walk moves at each beta if there is no gradient."""
+
+
+def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: dict[str, Any]) -> Model | None:
+    """Return the model with named variables, given by itself or as a prior and a likelihood, or None.
+
+    `others` are the arguments that say what such a model says, by name.
+    """
+    if isinstance(base, Model):
+        others = others | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+    elif prior is None:
+        return None
+    else:
+        others = others | {"base": base}
+    given = [name for name, part in others.items() if part is not None]
+    if given:
+        what = "a model" if isinstance(base, Model) else "`prior` and `log_likelihood`"
+        raise ValueError(f"{what} is all that is needed, got also {', '.join(given)}: leave that out.")
+    if isinstance(base, Model):
+        return base
+    if log_likelihood is None:
+        raise ValueError("`log_likelihood` must be given with `prior`: a function of the variables by name.")
+    return from_prior(prior, log_likelihood, data)
+
+
+def check_alone(path: Any, others: dict[str, Any]) -> None:
+    """Raise unless a path is one, and nothing else says what it is."""
+    if not isinstance(path, AbstractPath):
+        raise QpathsTypeError(
+            f"`path` must be a path such as `QPath(base, target, q=0.999)`, got {type(path).__name__}."
+        )
+    given = [name for name, part in others.items() if part is not None and name != "path"]
+    if given:
+        raise ValueError(f"`path` has its own endpoints, got also {', '.join(given)}: leave that out.")
+
+
+def with_names(result: Result, model: Model | None, data: Any) -> Result:
+    """Return the result with the variables of the model as samples, and with digests of the data."""
+    result = dataclasses.replace(result, data=digests(data))
+    if model is None:
+        return result
+    return dataclasses.replace(result, samples=named_by(model, result.samples), unconstrained=result.samples)
+
+
+def model_path(
+    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: Backend
+) -> tuple[AbstractPath[Any], Any]:
+    """Return the geometric path of the model, and its likelihood as a function of a point and data."""
+    check_backend(backend)
+    parts = {"log_prior": log_prior, "log_likelihood": log_likelihood, "sample_prior": sample_prior}
+    given = [name for name, part in parts.items() if part is not None]
+    if base is not None or target is not None:
+        if base is None or target is None or given:
+            given = [name for name, part in (("base", base), ("target", target)) if part is not None] + given
+            raise ValueError(
+                f"give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
+                f"{', '.join(given)}."
+            )
+        if backend == "numpy":
+            base, target = (_numpy_density(end) for end in (base, target))
+        return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
+    missing = [name for name in parts if name not in given]
+    if missing:
+        raise ValueError(
+            f"`{missing[0]}` must be given, got {', '.join(given) or 'nothing'}: see `help(qpaths.evidence)`."
+        )
+    if data is not None and not takes_two(log_likelihood):
+        raise QpathsTypeError(
+            "`log_likelihood` must take a point and the data, since `data` is given: log_likelihood(x, data)."
+        )
+    prior = Density(log_prior, sample_prior, backend=backend)
+    if backend == "jax":
+        check_functions(prior, log_likelihood, data)
+    return path_given(prior, log_likelihood, data), log_likelihood
+
+
+def check_functions(prior: Density, likelihood: Any, data: Any) -> None:
+    """Raise, with the name that the user knows it by, if one of the functions does not fit to the others."""
+    example = shape_of(prior.sample, jax.ShapeDtypeStruct((), key_type()), "sample_prior", "a key")
+    if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
+        raise QpathsTypeError(
+            f"`sample_prior` must return floating-point numbers, got {describe(example)}. If these are discrete "
+            f"values, sum over them in the likelihood, since no continuous move can change them; if not, return "
+            f"`x.astype(float)`."
+        )
+    arguments = () if data is None else (data,)
+    functions = {"log_prior": prior.log_prob, "log_likelihood": lambda x: likelihood(x, *arguments)}
+    for name, function in functions.items():
+        shape_of(lambda x: evaluate(Density(function), x, name), example, name, "a draw from the prior")  # noqa: B023
+
+
+def with_blind_ends(path: AbstractPath[Any]) -> tuple[AbstractPath[Any], dict[str, str]]:
+    """Mark endpoints that JAX cannot differentiate; return also what JAX says about each of them."""
+    reasons: dict[str, str] = {}
+    if not path.is_pointwise:
+        return path, reasons
+    for name in ("base", "target"):
+        end, reason = marked_if_blind(getattr(path, name), name, layout_of(path))
+        if reason is not None:
+            path = eqx.tree_at(operator.attrgetter(name), path, end)
+            reasons[name] = reason
+    return path, reasons
+
+
+def marked_if_blind(density: Any, name: str, layout: Layout) -> tuple[Any, str | None]:
+    """Mark a density that JAX cannot differentiate; return also what JAX says then."""
+    if is_numpy(density):
+        return density, None
+    row = jax.ShapeDtypeStruct((layout.dimension,), layout.dtype)
+    try:
+        jax.eval_shape(jax.grad(lambda row: evaluate(density, layout.points(row), name)), row)
+    except Exception as error:
+        return marked(density, is_blind=True), first_sentence(error)
+    return density, None
+
+
+def first_sentence(error: Exception) -> str:
+    """Return what an error says, without the advice and the addresses that follow."""
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    return lines[0].split(". ")[0].rstrip(".")
+
+
+@contextlib.contextmanager
+def in_units_of(model: Model | None) -> Iterator[None]:
+    """Add the variables of a model to what is said to be wrong at some point."""
+    try:
+        yield
+    except PointFaultError as fault:
+        if model is None:
+            raise
+        rows = model.named(jax.tree.map(lambda leaf: np.asarray(leaf)[None], fault.point))
+        variables = as_text({name: row[0] for name, row in rows.items()})
+        if variables in str(fault):
+            raise
+        words = f"{fault} These are coordinates without bounds; the variables there are {variables}."
+        raise PointFaultError(words, fault.point) from None
+
+
+def check_not_on_simplex(evaluator: Evaluator, stream: Stream) -> None:
+    """Raise where the numbers of a part of the point are positive and always have the same sum."""
+    points = evaluator.layout.points(np.asarray(evaluator.draw(stream.fold(9), _NUM_LOOKED)))
+    for name, leaf in named_leaves(points).items():
+        sums = leaf.sum(axis=-1) if leaf.ndim > 1 and leaf.shape[-1] > 1 else leaf
+        if leaf.ndim > 1 and (leaf >= 0).all() and np.ptp(sums) < 1e-4 * np.abs(sums).max():
+            raise ValueError(
+                f"the prior draws of `{name}` are proportions: they always sum to {float(sums.flat[0]):g}, and moves "
+                f"would leave that plane. Give the prior as an object, which knows its space: "
+                f"`prior={{'{name}': numpyro.distributions.Dirichlet(...)}}`."
+            )
+
+
+def _numpy_density(end: Any) -> Any:
+    """Make a function a NumPy density; a density stays what it is."""
+    return end if hasattr(end, "log_prob") or not callable(end) else Density(end, backend="numpy")
+
+
+def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
+    """Return the path from the prior to prior times likelihood; data are arrays of the target, not of the program."""
+    likelihood = as_pytree(likelihood)
+    arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
+    function = _log_joint if prior.backend == "jax" else _numpy_log_joint
+    joint = Density(jax.tree_util.Partial(function, *arguments), backend=prior.backend, batched=prior.batched)
+    # What is wrong with the prior is found first, so that other errors are those of the likelihood.
+    return GeometricPath(marked(prior, called="log_prior"), marked(joint, called="log_likelihood"))
+
+
+def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
+    log_prior = evaluate(prior, x, "log_prior")
+    log_likelihood = evaluate(Density(lambda x: likelihood(x, *data)), x, "log_likelihood")
+    # Outside the prior's support the likelihood need not be defined.
+    return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
+
+
+def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+    *data, x = data_and_x
+    log_prior = np.asarray(check_real("log_prior", prior.log_prob(x)), float)
+    if log_prior.ndim == 0:
+        return -np.inf if log_prior == -np.inf else log_prior + ask(likelihood, "log_likelihood", x, *data)
+    # A prior that takes rows at once, with a likelihood that takes one point.
+    joint = np.full(log_prior.shape, -np.inf)
+    for row in np.flatnonzero(log_prior != -np.inf):
+        point = jax.tree.map(lambda leaf: leaf[row], x)  # noqa: B023
+        joint[row] = log_prior[row] + ask(likelihood, "log_likelihood", point, *data)
+    return joint
 
 
 def check_faults(faults: str) -> None:
@@ -102,7 +308,7 @@ class Problem(NamedTuple):
 
 
 def _kernel_for(path: AbstractPath[Any], reasons: dict[str, str]) -> tuple[AbstractKernel[Any], tuple[Remark, ...]]:
-    """Hamiltonian Monte Carlo, or a random walk where an endpoint has no gradient; and a note on the choice.
+    """Choose Hamiltonian Monte Carlo, or a random walk if an endpoint has no gradient; add a note on the choice.
 
     `reasons` say why JAX cannot differentiate its endpoints.
     """

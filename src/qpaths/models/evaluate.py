@@ -1,12 +1,8 @@
-"""Bounds on log p(x) for many observations at once: chains of all of them in one program, in batches, on devices.
-
-One compiled program serves all values of q and all schedules: the path, the betas, the number of steps and the
-parameters of the kernel are arguments, and no shape depends on them. What remains fixed is the model, the number of
-observations, chains and directions, and the number of leapfrog steps.
-"""
+"""Bounds on log p(x) for many observations at once: chains of all of them in one program, in batches, on devices."""
 
 import dataclasses
 import datetime
+import os
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,12 +11,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jaxtyping import Float, Shaped
 
 from ..algorithms import AIS, BDMC, at_bases, at_targets, run_many
 from ..annealing import State
-from ..core import AnyArray, Clock, Point, PRNGKey, display
+from ..core import AnyArray, Clock, Point, PRNGKey, display, log_mean_exp
+from ..io import Codec, read, to_jax, write
 from ..kernels import AbstractKernel, shared
 from ..paths import AbstractPath
+from ..results import Status
 from ..rows import (
     AtMost,
     Devices,
@@ -36,10 +35,106 @@ from ..rows import (
     ran_out,
 )
 from ..schedules import padded
-from .bounds import DecoderBounds
-from .networks import check_rows
-from .posterior import DecoderProblem
+from .networks import DecoderProblem, check_rows
 from .released import ReleasedProtocol
+
+
+class DecoderBounds(eqx.Module):
+    """Log weights of all chains for all observations, and the bounds that they give.
+
+    The bounds hold in expectation (Grosse, Ghahramani and Adams, 2015). Those of single observations may cross by their
+    noise. Without reverse chains (a width of zero) there is no upper bound.
+
+    Attributes:
+        forward: Log weights of the forward chains, one row for each observation.
+        reverse: Those of the reverse chains, which estimate minus the log evidence.
+        acceptance: Mean acceptance of each observation's forward chains.
+        status: `qpaths.Status` of each observation's run.
+
+    Examples:
+        >>> import jax.numpy as jnp
+        >>> forward, reverse = jnp.array([[-3.0, -1.0]]), jnp.array([[1.0, 2.0]])
+        >>> bounds = DecoderBounds(forward, reverse, jnp.ones(1), jnp.zeros(1, int))
+        >>> float(bounds.lower[0]), float(bounds.upper[0]), float(bounds.gap[0])
+        (-2.0, -1.5, 0.5)
+    """
+
+    forward: Float[Array, "num chains"]
+    reverse: Float[Array, "num reverse_chains"]
+    acceptance: Float[Array, " num"]
+    """Mean acceptance of each observation's forward chains."""
+    status: Shaped[Array, " num"]
+    """`qpaths.Status` of each observation's run."""
+
+    @property
+    def lower(self) -> Float[Array, " num"]:
+        """Mean log weight: a lower bound of log p(x) in expectation, for each observation."""
+        return jnp.mean(self.forward, axis=1)
+
+    @property
+    def upper(self) -> Float[Array, " num"]:
+        """Minus the mean log weight of the reverse chains: an upper bound in expectation."""
+        return -jnp.mean(self.reverse, axis=1)
+
+    @property
+    def gap(self) -> Float[Array, " num"]:
+        return self.upper - self.lower
+
+    @property
+    def mean_lower(self) -> tuple[float, float]:
+        """Mean lower bound over the observations, and its standard error: other observations and other chains."""
+        return _mean(self.lower)
+
+    @property
+    def mean_upper(self) -> tuple[float, float]:
+        """Mean upper bound over the observations, and its standard error; NaN where there are no reverse chains."""
+        return _mean(self.upper)
+
+    @property
+    def mean_gap(self) -> tuple[float, float]:
+        """Mean gap over the observations, and its standard error, smaller than theirs because they share noise."""
+        return _mean(self.gap)
+
+    def averaged(self) -> "DecoderBounds":
+        """Return the same with the weights of an observation's chains averaged under the log.
+
+        Still bounds, tighter by Jensen's inequality (Burda, Grosse and Salakhutdinov, 2016); the released code reports
+        these.
+        """
+        forward, reverse = log_mean_exp(self.forward)[:, None], self.reverse
+        reverse = log_mean_exp(reverse)[:, None] if reverse.shape[1] else reverse
+        return DecoderBounds(forward, reverse, self.acceptance, self.status)
+
+    def summary(self) -> str:
+        """Return a few lines for a person: the mean bounds with standard errors, and what went wrong."""
+        num, chains = self.forward.shape
+        lines = [f"{num} observations with {chains} chains each, {float(jnp.mean(self.acceptance)):.0%} accepted"]
+        parts = {"lower bound": self.mean_lower}
+        if self.reverse.shape[1]:
+            parts |= {"upper bound": self.mean_upper, "gap": self.mean_gap}
+        lines += [
+            f"  mean {name} {value:.4f} +- {error:.4f} nats (standard error)" for name, (value, error) in parts.items()
+        ]
+        status = np.asarray(self.status)
+        for code in np.unique(status[status != Status.OK]):
+            lines.append(f"  beware: {np.sum(status == code)} observations: {Status(int(code)).message}")
+        return "\n".join(lines)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write all log weights to a file that `load_bounds` reads, in the format of `Result.save`."""
+        write(path, "decoder bounds", self, Codec((DecoderBounds,)))
+
+
+def load_bounds(path: str | os.PathLike[str]) -> DecoderBounds:
+    """Return the bounds that `DecoderBounds.save` wrote to a file."""
+    return to_jax(read(path, ("decoder bounds",), Codec((DecoderBounds,))))
+
+
+def _mean(values: Any) -> tuple[float, float]:
+    """Return the mean of one number for each observation, and its standard error."""
+    values = np.asarray(values, float)
+    return float(values.mean()), float(values.std(ddof=1) / values.size**0.5) if values.size > 1 else float("nan")
+
 
 _CELLS = 16
 """Batches on several devices are at most this share of all, so that the numbers do not depend on how many there are."""
@@ -153,7 +248,7 @@ class Evaluation:
 def evaluate_bounds(
     path_of: PathOf, x: Point, latents: Point, algorithm: BDMC | ReleasedProtocol, *, key: PRNGKey, **settings: Any
 ) -> DecoderBounds:
-    """Bidirectional Monte Carlo for each observation (Grosse, Ghahramani and Adams, 2015).
+    """Run bidirectional Monte Carlo for each observation (Grosse, Ghahramani and Adams, 2015).
 
     Args:
         path_of: Makes the path of one observation.
@@ -185,7 +280,7 @@ def evaluate_bounds(
 def evaluate_lower(
     path_of: PathOf, x: Point, algorithm: AIS | ReleasedProtocol, *, key: PRNGKey, **settings: Any
 ) -> DecoderBounds:
-    """Annealed importance sampling for each observation (Neal, 2001), real ones included.
+    """Run annealed importance sampling for each observation (Neal, 2001), real ones included.
 
     Args:
         path_of: Makes the path of one observation.
@@ -228,7 +323,7 @@ class _Work:
 
 
 def _decoder_of(path_of: Any) -> Any:
-    """The decoder of a `DecoderProblem`, also of one that `tune` has given another q; None of any other function."""
+    """Return the decoder of a `DecoderProblem`, also of one with another q; None for other functions."""
     while hasattr(path_of, "path_of"):
         path_of = path_of.path_of
     return path_of.decoder if isinstance(path_of, DecoderProblem) else None
@@ -246,19 +341,19 @@ class _Chains(NamedTuple):
 
     @staticmethod
     def of(path_of: Any, algorithm: AIS | BDMC | ReleasedProtocol) -> "_Chains":
-        """The chains of an algorithm in full length."""
+        """Return the chains of an algorithm in full length."""
         both = algorithm.both_ways if isinstance(algorithm, ReleasedProtocol) else algorithm
         forward = both.forward if isinstance(both, BDMC) else both
         return _Chains(path_of, forward, forward.betas.shape[0] - 1)
 
     def forward(self, x: Point, keys: Array) -> DecoderBounds:
-        """Lower bounds alone."""
+        """Return lower bounds alone."""
         kernel, points, streams = self._start(x, keys)
         log_weights, acceptance, status = self._run(kernel, x, [(points, streams, self.algorithm.betas)])
         return DecoderBounds(log_weights[0], log_weights[0, :, :0], acceptance[0], status[0])
 
     def both_ways(self, x: Point, latents: Point, keys: Array) -> DecoderBounds:
-        """Bounds from both sides; `latents` are exact draws from the posteriors.
+        """Return bounds from both sides; `latents` are exact draws from the posteriors.
 
         The chains of both directions move together: a GPU does more with twice as many at once.
         """
@@ -269,14 +364,14 @@ class _Chains(NamedTuple):
         return DecoderBounds(log_weights[0], log_weights[1], acceptance[0], status.max(axis=0))
 
     def _start(self, x: Point, keys: Array) -> tuple[AbstractKernel[Any], Point, Any]:
-        """The kernel, fitted to each observation or shared by all, draws from the bases, and streams."""
+        """Return the kernel, fitted to each observation or shared by all, draws from the bases, and streams."""
         algorithm = self.algorithm
         to_fit = algorithm if algorithm.kernel.needs_fit else None
         points, streams, kernel = at_bases(self.path_of, algorithm.num_chains, x, keys, to_fit)
         return shared(algorithm.kernel) if to_fit is None else kernel, points, streams
 
     def _run(self, kernel: Any, x: Point, directions: list[tuple[Point, Any, AnyArray]]) -> tuple[Array, ...]:
-        """The chains of each direction, from its points and streams along its betas."""
+        """Run the chains of each direction, from its points and streams along its betas."""
         num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
         padded_ways = [(points, streams, padded(betas)) for points, streams, betas in directions]
         points, streams, betas = jax.tree.map(lambda *leaves: jnp.stack(leaves), *padded_ways)
@@ -302,7 +397,7 @@ def _run_chains(
     points: Point,
     streams: Any,
 ) -> tuple[Array, ...]:
-    """Log weights, sums of the acceptance rates over the steps, and the status.
+    """Return log weights, sums of the acceptance rates over the steps, and the status.
 
     Betas, points and streams have a leading axis for the directions, points and streams then one for the observations.
     """
@@ -323,14 +418,14 @@ def _size_of(num: int, batch_size: int | None) -> int:
 
 
 def _in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
-    """`run(*arrays)` for slices of at most `batch_size` along the first axis, joined; smaller where memory runs out."""
+    """Run `run(*arrays)` for slices of at most `batch_size` rows, joined; smaller ones if memory runs out."""
     return _shown(run, arrays, AtMost(_size_of(num_of(arrays), batch_size), "observations"), progress)
 
 
 def _over_devices(
     work: Any, shared: Any, arrays: Any, batch_size: int | None, progress: bool, devices: tuple[Any, ...]
 ) -> Any:
-    """`work(shared, _, _, arrays)` for batches of at most `batch_size` on each device, joined.
+    """Run `work(shared, _, _, arrays)` for batches of at most `batch_size` on each device, joined.
 
     A process of a cluster works on its part of the observations without regard to the others, so that one which runs
     out of memory can take smaller batches. In the end all of them have everything.
@@ -356,13 +451,13 @@ def _over_devices(
 
 
 def _shares(num_batches: int, devices: tuple[Any, ...]) -> list[int]:
-    """The batch with which each process begins, and the number of batches at the end: as many as it has devices."""
+    """Return the batch with which each process begins, and the number of batches: as many as it has devices."""
     before = [sum(d.process_index < process for d in devices) for process in range(jax.process_count() + 1)]
     return [num_batches * count // len(devices) for count in before]
 
 
 def _from_all_processes(tree: Any) -> Any:
-    """Rows of all processes, one after the other."""
+    """Return the rows of all processes, one after the other."""
     if jax.process_count() == 1:
         return tree
     from jax.experimental.multihost_utils import process_allgather
@@ -379,7 +474,7 @@ def _from_all_processes(tree: Any) -> Any:
 
 
 def _shown(run: Callable[..., Any], arrays: Any, at_once: AtMost, progress: bool) -> Any:
-    """`run(*arrays)` in batches, with a line that says how far it is."""
+    """Run `run(*arrays)` in batches, with a line that says how far it is."""
     clock = Clock()
     with display(progress) as show:
 
@@ -391,7 +486,7 @@ def _shown(run: Callable[..., Any], arrays: Any, at_once: AtMost, progress: bool
 
 
 def _line(done: list[Any], num_done: int, num: int, seconds_left: float | None) -> str:
-    """How far a run is, in a few words."""
+    """Return how far a run is, in a few words."""
     line = f"{num_done} of {num} observations"
     if isinstance(done[0], DecoderBounds):
         parts = {"lower": jnp.concatenate([part.lower for part in done])[:num_done]}

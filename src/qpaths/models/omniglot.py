@@ -33,7 +33,7 @@ class Images(NamedTuple):
 
 
 def load_omniglot(path: str | os.PathLike[str]) -> Images:
-    """The images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error.
+    """Read the images in `chardata.mat`, or in an `.npz` with `train` and `test`; anything else is an error.
 
     Args:
         path: The file.
@@ -70,7 +70,7 @@ def load_omniglot(path: str | os.PathLike[str]) -> Images:
 
 
 def find_omniglot() -> Path:
-    """`chardata.mat` or `omniglot28_strokes.npz`, in the folder that QPATHS_DATA names or in the current one.
+    """Find `chardata.mat` or `omniglot28_strokes.npz` in the folder that QPATHS_DATA names, or in the current one.
 
     Returns:
         The file, for `load_omniglot`. Where there is none, an error says how to get one.
@@ -108,7 +108,7 @@ def _read_npz(path: Path) -> dict[str, Any]:
 
 
 def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "num pixels"]:
-    """The file holds one image per column, each in Fortran order; rows of upright images come out."""
+    """Turn images, one per column and each in Fortran order, into rows of upright ones."""
     if columns.shape != (NUM_PIXELS, num):
         raise ValueError(
             f"`{name}` must have shape {(NUM_PIXELS, num)}, got {columns.shape}: this is not the canonical file."
@@ -118,7 +118,7 @@ def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "n
 
 
 def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIXELS) -> Float[np.ndarray, "num pixels"]:
-    """Images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
+    """Return images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
 
     Anything else is an error that says what was found.
 
@@ -159,7 +159,7 @@ def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIX
 
 
 def binarize(images: Float[Any, "*num pixels"], key: PRNGKey) -> Float[Array, "*num pixels"]:
-    """Each pixel is 1 with its gray value as probability: fresh draws each time are dynamic binarization.
+    """Draw each pixel as 1 with its gray value as probability: fresh draws each time are dynamic binarization.
 
     Args:
         images: Gray values in [0, 1].

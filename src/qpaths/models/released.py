@@ -92,12 +92,12 @@ class ReleasedProtocol(eqx.Module):
         return BDMC(self.num_chains, self.schedule, AdaptingHMC(self.num_leapfrog))
 
     def run(self, path: AbstractPath[Any], target_samples: Point, *, key: RandomKey) -> BoundsResult:
-        """As `BDMC.run`."""
+        """Run both directions, as `BDMC.run` does."""
         bounds = self.both_ways.run(path, target_samples, key=key)
         return dataclasses.replace(bounds, forward=_named(bounds.forward), reverse=_named(bounds.reverse))
 
     def forward(self, path: AbstractPath[Any], *, key: RandomKey) -> Result:
-        """The chains from the base to the target alone, as they are in `run` with the same key."""
+        """Run the chains from the base to the target alone, as they are in `run` with the same key."""
         return _named(self.both_ways.forward.run(path, key=key))
 
 

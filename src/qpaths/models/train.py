@@ -15,8 +15,7 @@ import jax.numpy as jnp
 from ..io import check_folder
 from .omniglot import Images, binarize, load_omniglot
 from .training import TrainingSettings, importance_bounds, train_vae
-from .vae import VAE
-from .weights import check_destination
+from .vae import VAE, check_destination
 
 _HELP = {
     "num_epochs": "passes over the training images",
@@ -67,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _test_bound(model: VAE, images: Any, num_samples: int) -> tuple[float, float]:
-    """Mean bound of test images, binarized once with a separate key, and its standard error over the images."""
+    """Return the mean bound of test images, binarized once with a separate key, and its standard error."""
     binarize_key, sample_key = jax.random.split(jax.random.key(1))
     bounds = importance_bounds(
         model, binarize(jnp.asarray(images), binarize_key), key=sample_key, num_samples=num_samples
@@ -135,7 +134,7 @@ def _left_behind(checkpoint: Path | None) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code 0, 2 with one line on standard error where the input was wrong, or 130 after Ctrl-C."""
+    """Train; return 0, 2 with one line on standard error if the input was wrong, or 130 after Ctrl-C."""
     arguments = _parser().parse_args(argv)
     try:
         log = run(arguments)

@@ -18,9 +18,8 @@ from ..core import Clock, PRNGKey, Scalar, display
 from ..io import Checkpoint, by_name
 from ..rows import AtMost
 from ..schedules import LogUniformSchedule
-from .networks import check_rows
+from .networks import check_rows, posterior_path
 from .omniglot import binarize, check_images
-from .posterior import posterior_path
 from .vae import HIDDEN, NUM_LATENT, VAE
 
 
@@ -172,7 +171,7 @@ def train_vae(
 def _epoch(
     state: TrainingState, images: Float[Array, "num pixels"], key: PRNGKey, settings: TrainingSettings, size: int
 ) -> tuple[TrainingState, Scalar]:
-    """One pass over the shuffled images, of which at most `size` are worked on at once."""
+    """Pass once over the shuffled images, of which at most `size` are worked on at once."""
     num_steps = images.shape[0] // settings.batch_size
     optimizer, objective = settings.optimizer(images.shape[0]), settings.objective
     keys = jax.random.split(jax.random.fold_in(key, state.epoch), num_steps + 1)
@@ -195,7 +194,7 @@ def _epoch(
 def _slope(
     model: VAE, x: Float[Array, "batch pixels"], key: PRNGKey, objective: ThermodynamicObjective, q: float, size: int
 ) -> tuple[Scalar, VAE]:
-    """The loss of a batch and its gradient, summed over pieces of at most `size` images."""
+    """Return the loss of a batch and its gradient, summed over pieces of at most `size` images."""
 
     @eqx.filter_value_and_grad
     def loss(model: VAE, x: Array, keys: Array, shares: Array) -> Scalar:
@@ -220,7 +219,7 @@ def _slope(
 def importance_bounds(
     model: VAE, x: Shaped[Array, "..."], *, key: PRNGKey, num_samples: int = 500, batch_size: int = 50
 ) -> Float[Array, " num"]:
-    """Importance weighted bounds on log p(x) with draws from the encoder (Burda, Grosse and Salakhutdinov, 2016).
+    """Bound log p(x) by importance weights of draws from the encoder (Burda, Grosse and Salakhutdinov, 2016).
 
     Args:
         model: The model.

@@ -21,7 +21,7 @@ COLORMAP = "viridis"
 def path_densities(
     path: AbstractPath[Any], grid: Any, betas: Any, *, normalize: bool = True, heavy_tails: bool = False
 ) -> np.ndarray:
-    """Densities of a one-dimensional path on a grid, one row per beta.
+    """Return densities of a one-dimensional path on a grid, one row per beta.
 
     Args:
         path: A path whose points are numbers.
@@ -68,7 +68,7 @@ def plot_path(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Axes:
-    """The normalized densities along a one-dimensional path, one line per beta, base dark and target light.
+    """Plot the normalized densities along a one-dimensional path, one line per beta, base dark and target light.
 
     Args:
         path: A path whose points are numbers.
@@ -101,7 +101,7 @@ def plot_path(
 def plot_curves(
     grid: Any, densities: Any, betas: Any, *, ax: Axes, colormap: str = COLORMAP, title: str | None = None
 ) -> Axes:
-    """Densities that were computed before, one row per beta, in the colors of `plot_path`.
+    """Plot densities that were computed before, one row per beta, in the colors of `plot_path`.
 
     Args:
         grid: Points of the horizontal axis.
@@ -145,7 +145,7 @@ def plot_panels(
     behind: Any = None,
     limits: tuple[float, float] | None = None,
 ) -> Figure:
-    """Stored densities, one panel for each name.
+    """Plot stored densities, one panel for each name.
 
     Args:
         panels: Arrays with one row for each beta, by name.
@@ -194,7 +194,7 @@ def plot_paths(
     title: str | None = None,
     heavy_tails: bool = False,
 ) -> Figure:
-    """Several paths side by side on common axes, each under its name; the bar at the right reads the colors.
+    """Plot several paths side by side on common axes, each under its name; the bar at the right reads the colors.
 
     Args:
         paths: Paths whose points are numbers, by name.
@@ -233,7 +233,7 @@ def plot_paths(
 def plot_ridges(
     path: AbstractPath[Any], grid: Any, betas: Any, *, ax: Axes | None = None, colormap: str = COLORMAP
 ) -> Axes:
-    """The normalized densities along a one-dimensional path as ridges, base at the bottom and target at the top.
+    """Plot the normalized densities along a one-dimensional path as ridges, base at the bottom and target at the top.
 
     One unit of height for all; neighbors overlap by at most a ridge and a half.
 
@@ -274,18 +274,18 @@ def plot_ridges(
 
 
 def _beta_bar(figure: Figure, axes: Any, colormap: str, aspect: int = 25) -> None:
-    """The bar that reads the colors."""
+    """Add the bar that reads the colors."""
     mappable = plt.cm.ScalarMappable(cmap=_truncated(colormap))
     figure.colorbar(mappable, ax=axes, label=r"$\beta$", ticks=[0, 0.5, 1], aspect=aspect, pad=0.01)
 
 
 def _truncated(colormap: str) -> Colormap:
-    """The part of the map that `plot_path` uses: the last yellow is too pale for a line on white paper."""
+    """Return the part of the map that `plot_path` uses: the last yellow is too pale for a line on white paper."""
     return ListedColormap(plt.get_cmap(colormap)(np.linspace(0, 0.92, 256)))
 
 
 def _quiet(ax: Axes) -> None:
-    """No frame and no density axis: the shapes are what is compared."""
+    """Remove the frame and the density axis: the shapes are what is compared."""
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.set_yticks([])
     ax.set_ylim(bottom=0)

@@ -72,7 +72,7 @@ def plot_run(result: Result, *, ax: Any = None) -> np.ndarray:
 
 
 def plot_islands(result: Result, *, ax: Axes | None = None) -> Axes:
-    """The estimate of each island with its standard error, and the pooled answer.
+    """Plot the estimate of each island with its standard error, and the pooled answer.
 
     Args:
         result: A result of `qpaths.evidence`; others have no islands, which is an error.
@@ -150,7 +150,7 @@ def plot_posterior(result: Result, *, names: list[str] | None = None, ax: Any = 
 
 
 def posterior_columns(result: Result, names: list[str] | None = None) -> dict[str, np.ndarray]:
-    """Every number of the samples under its name, `theta[2]` say."""
+    """Return every number of the samples under its name, `theta[2]` say."""
     leaves = named_leaves(result.samples)
     unknown = [name for name in names or [] if name not in leaves]
     if unknown:
@@ -166,7 +166,7 @@ def posterior_columns(result: Result, names: list[str] | None = None) -> dict[st
 
 
 def plot_compare(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
-    """Log evidences of models relative to the best, with two standard errors.
+    """Plot log evidences of models relative to the best, with two standard errors.
 
     Args:
         comparison: What `qpaths.compare` returned.
@@ -204,7 +204,7 @@ def plot_compare(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
 
 
 def _pairs(columns: dict[str, np.ndarray], weights: np.ndarray, ax: Any) -> np.ndarray:
-    """Histograms on the diagonal, draws below it."""
+    """Plot histograms on the diagonal, draws below it."""
     num = len(columns)
     axes = _axes(ax, num, num, (1.9 * num, 1.9 * num))
     drawn = np.random.default_rng(0).choice(len(weights), _MOST_POINTS, p=weights / weights.sum())
@@ -237,7 +237,7 @@ def _axis(ax: Axes | None) -> Axes:
 
 
 def _axes(ax: Any, rows: int, columns: int, size: tuple[float, float], **options: Any) -> np.ndarray:
-    """The given axes as an array of the wanted shape, or those of a new figure."""
+    """Return the given axes as an array of the wanted shape, or those of a new figure."""
     if ax is None:
         return plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **options)[1]
     given = np.atleast_1d(np.asarray(ax, dtype=object))

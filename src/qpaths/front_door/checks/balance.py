@@ -9,8 +9,8 @@ from ...algorithms import Islands
 from ...core import log_mean_exp, quiet
 from ...remarks import Finding
 from ...rows import Evaluator
+from ..inputs import listed
 from ..limits import NUM_JUMPS, NUM_PROBES, SCORES_COST
-from ..sampler import listed
 from .base import Check, Run, Seen
 
 _ISLANDS_PER_DIMENSION = 10

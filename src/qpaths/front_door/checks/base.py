@@ -14,8 +14,8 @@ from ...recipe import Recipe
 from ...references import Mode
 from ...remarks import Remark
 from ...rows import Evaluator
-from ..ledger import Ledger
-from ..sampler import coordinate_names
+from ..inputs import coordinate_names
+from ..limits import Ledger
 
 
 class Run:

@@ -10,7 +10,7 @@ from ...core import Cost, Stream, log_ess, logsumexp, softmax
 from ...references import grid, is_resolved, masses, modes, normalized, scan, scanned_values
 from ...remarks import Finding
 from ...rows import Evaluator
-from ..sampler import coordinate_names
+from ..inputs import coordinate_names
 from .base import Check, Run, Seen
 
 _SIZES = ((3, 64), (2, 48))
