@@ -95,9 +95,10 @@ class Comparison:
                 f"{difference:.3f} +- {error:.3f} nats. Smaller standard errors would tell."
             )
         else:
+            factor = f"{math.exp(difference):.3g}" if difference < 14 else f"10^{difference / math.log(10):.1f}"
             words = (
                 f"{first} has the higher evidence: {difference:.3f} +- {error:.3f} nats above {second}, a Bayes factor "
-                f"of {_factor(difference)}."
+                f"of {factor}."
             )
         doubtful = [
             f"{name} ({level})" for name, level in zip(self.names, self.levels, strict=True) if level != "sound"
@@ -247,8 +248,3 @@ def _check_same_data(results: Results) -> None:
                 f"`{first}` and `{name}` were computed on different data: they have no observed array in common. A "
                 f"Bayes factor needs the same data in both; keep the observations in the same order and units."
             )
-
-
-def _factor(difference: float) -> str:
-    """Return a Bayes factor for people: not beyond a few digits."""
-    return f"{math.exp(difference):.3g}" if difference < 14 else f"10^{difference / math.log(10):.1f}"

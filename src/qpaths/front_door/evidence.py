@@ -163,24 +163,31 @@ def evidence(
                 bounds, ledger.outside = certify(simulated, *settings)
                 certificate = (bounds,)
             state, stopped, checked = _answer(problem, evaluator, state, ledger, run_stream, check_stream, file, show)
-    islands = state.islands
-    assert islands is not None
-    parts = islands.parts._replace(**checked.errors)
-    found = [*findings(islands, state.recipe, parts), *checked.findings]
-    of_faults = problem.faults(rejected, evaluator.layout, seen.faults, checked.rejected)
-    found += [remark for remark in of_faults if isinstance(remark.kind, Finding)]
-    _warn(found)
     stopped = stopped.with_values(spent=ledger.total.total)
     if budget is not None and standard_error is not None and stopped.kind is Stop.BUDGET:
         words = f"the budget was too small for the standard error that you wanted: {stopped}"
         warnings.warn(f"evidence: {words}. Give a larger `budget` or a larger `standard_error`.", stacklevel=2)
-    notes = problem.notes + certificate + state.recipe.notes + seen.notes
-    notes += tuple(remark for remark in of_faults if isinstance(remark.kind, Note))
-    verdict = Verdict(stopped, notes, (*seen.findings, *found))
-    status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
-    result = islands.result(state.recipe.betas, parts, ledger.total, status, verdict)
+    notes = (*problem.notes, *certificate, *state.recipe.notes, *seen.notes)
+    of_faults = problem.faults(rejected, evaluator.layout, seen.faults, checked.rejected)
+    result, found = _judged(state, stopped, checked, Verdict(stopped, notes, tuple(seen.findings)), of_faults, ledger)
+    _warn(found)
     named = with_names(result, problem.model, problem.data)
     return dataclasses.replace(named, origin=problem.kept(state.recipe))
+
+
+def _judged(
+    state: CallState, stopped: Remark, checked: Seen, verdict: Verdict, of_faults: list[Remark], ledger: Ledger
+) -> tuple[Result, list[Remark]]:
+    """Return the result of the islands, and the findings that the verdict does not have yet."""
+    islands = state.islands
+    assert islands is not None
+    parts = islands.parts._replace(**checked.errors)
+    found = [*findings(islands, state.recipe, parts), *checked.findings]
+    found += [remark for remark in of_faults if isinstance(remark.kind, Finding)]
+    notes = [remark for remark in of_faults if isinstance(remark.kind, Note)]
+    verdict = Verdict(stopped, (*verdict.chosen, *notes), (*verdict.findings, *found))
+    status = Status.UNFINISHED if stopped.kind is Stop.INTERRUPTED else Status.OK
+    return islands.result(state.recipe.betas, parts, ledger.total, status, verdict), found
 
 
 def _pilots(problem: Problem, ledger: Ledger, stream: Stream, file: Checkpoint, show: Show) -> CallState:
@@ -246,13 +253,7 @@ def _nothing_found(layout: Layout, error: Exception) -> Result:
         samples=layout.points(np.zeros((1, layout.dimension))),
         log_weights=np.full(1, -np.inf),
         betas=np.array([0.0, 1.0]),
-        stats={
-            "beta": nothing,
-            "ess": nothing,
-            "acceptance": nothing,
-            "step_size": nothing,
-            "log_evidence": nothing,
-        },
+        stats=dict.fromkeys(("beta", "ess", "acceptance", "step_size", "log_evidence"), nothing),  # type: ignore[arg-type]
         status=np.asarray(int(Status.COLLAPSED)),
         num_evaluations=Cost(),
         algorithm="Evidence",
@@ -267,7 +268,7 @@ class Simulated(NamedTuple):
     truth: Point
 
 
-def simulated_from(path: AbstractPath[Any], likelihood: Any, simulate: Any, stream: Any) -> Simulated:
+def simulated_from(path: AbstractPath[Any], likelihood: Any, simulate: Simulator, stream: Any) -> Simulated:
     """Simulate data; an error where what `simulate` returns does not fit the likelihood."""
     point, data = stream.split(2)
     prior: Any = path.base

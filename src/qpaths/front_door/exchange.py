@@ -94,9 +94,7 @@ def draws_inside(evaluator: OneDensity, rows: Matrix) -> Particles:
     return jax.tree.map(lambda leaf: leaf[inside], particles)
 
 
-def moved_draws(
-    evaluator: OneDensity, particles: Particles, axes: Axes, steps: np.ndarray, stream: Stream
-) -> Particles:
+def moved_draws(evaluator: Any, particles: Particles, axes: Axes, steps: np.ndarray, stream: Stream) -> Particles:
     """Move each draw by a reversible kernel.
 
     The step size of a draw is random, and stays the same: several moves of a reversible kernel are reversible.
@@ -106,20 +104,10 @@ def moved_draws(
     size = np.exp(np.log(_SMALLEST) + np.log(_LARGEST / _SMALLEST) * sizes.uniform((num,)))
     factor = (axes.spread[:, None] * axes.rotation * steps)[None]
     if evaluator.with_slopes:
-        return _by_leapfrog(evaluator, particles, LeapfrogParams(factor, size), moves.rows(num))
-    return _by_walking(evaluator, particles, factor, size, moves.rows(num))
-
-
-def _by_leapfrog(evaluator: Any, particles: Particles, params: LeapfrogParams, rows: Any) -> Particles:
-    """Move once by Hamiltonian Monte Carlo."""
-    kernel = HMC(1, NUM_MOVES, step_size=1.0, jitter=0.0)
-    return kernel.move(evaluator, 0.0, particles, rows, params)[0]
-
-
-def _by_walking(evaluator: Any, particles: Particles, factor: Any, size: Column, rows: Any) -> Particles:
-    """Move a few times by a random walk."""
+        trajectory = HMC(1, NUM_MOVES, step_size=1.0, jitter=0.0)
+        return trajectory.move(evaluator, 0.0, particles, moves.rows(num), LeapfrogParams(factor, size))[0]
     kernel = RandomWalk(NUM_MOVES)
-    noise, uniform = kernel.randomness(rows, particles.position, NUM_MOVES)
+    noise, uniform = kernel.randomness(moves.rows(num), particles.position, NUM_MOVES)
     params = 2 / particles.position.shape[1] ** 0.25 * factor
     for one, accepts in zip(size[:, None] * noise, uniform, strict=True):
         particles, _ = kernel.transition(evaluator, 0.0, particles, (one, accepts), params)
@@ -173,8 +161,10 @@ def drifting(
     for one, other in (moved, moved[::-1]):
         directions = other.directions()
         measures, new = (one.measures(at, other.axes, directions) for at in (one.before, one.after))
+        change = new - measures
+        ranks = np.argsort(np.argsort(np.abs(change), axis=0), axis=0) + 1
         measured.append(measures.reshape(*chains, measures.shape[1]))
-        signed.append(_signed_ranks(new - measures).reshape(*chains, measures.shape[1]))
+        signed.append((np.sign(change) * ranks / len(change)).reshape(*chains, measures.shape[1]))
     each = (np.moveaxis(np.concatenate(parts, axis=1), 2, 0) for parts in (signed, measured))
     probability = np.array([_probability(*pair) for pair in zip(*each, strict=True)])
     place, distance = np.split(probability[1 : 1 + 2 * len(names)], 2)
@@ -206,12 +196,6 @@ class _Moved(NamedTuple):
         standard = self.axes.standard(at.position)
         along = np.tanh(axes.standard(at.position)) @ directions
         return np.column_stack([at.features, standard, np.abs(standard), np.abs(along)])
-
-
-def _signed_ranks(change: Float[np.ndarray, "n k"]) -> Float[np.ndarray, "n k"]:
-    """Return ranks by size, between 0 and 1, with the sign of the change."""
-    ranks = np.argsort(np.argsort(np.abs(change), axis=0), axis=0) + 1
-    return np.sign(change) * ranks / len(change)
 
 
 def _probability(values: Float[np.ndarray, "chains n"], measured: Float[np.ndarray, "chains n"]) -> float:

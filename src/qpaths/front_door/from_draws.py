@@ -12,7 +12,7 @@ from jaxtyping import Float
 
 from ..adapters import Model, read_draws
 from ..after import Origin
-from ..core import Cost, LogDensity, PRNGKey, Stream, quiet, sigmoid, stream_of
+from ..core import Cost, LogDensity, Point, PRNGKey, PyTree, Stream, quiet, sigmoid, stream_of
 from ..densities import Density, DensityLike, as_density, has_gradient, marked
 from ..references import Component, End, Reference, climb, fit_map
 from ..remarks import DrawsFinding, DrawsNote, Note, Refusal, Remark, Verdict
@@ -52,10 +52,10 @@ def wide_density(rows: Matrix, layout: Layout) -> Density:
     center, scale = np.mean(rows, axis=0), _WIDER * np.maximum(np.std(rows, axis=0), 1e-12)
     wide = Component.linear(_WIDE_DF, center, np.diag(scale**2))
 
-    def at(points: Any) -> Any:
+    def at(points: Point) -> tuple[Values, Matrix]:
         return wide.log_prob_and_slope(np.asarray(layout.rows(points), float))
 
-    def sample(generator: np.random.Generator) -> Any:
+    def sample(generator: np.random.Generator) -> Point:
         noise = generator.standard_normal(len(center)) / np.sqrt(generator.standard_gamma(_WIDE_DF / 2) * 2 / _WIDE_DF)
         return layout.points(center + scale * noise)
 
@@ -68,7 +68,7 @@ def wide_density(rows: Matrix, layout: Layout) -> Density:
     )
 
 
-def reference_for(rows: Matrix, scores: Matrix | None, inner: Any, layout: Layout) -> Reference:
+def reference_for(rows: Matrix, scores: Matrix | None, inner: DensityLike, layout: Layout) -> Reference:
     """Fit a reference to draws, mixed with a little of the prior or the wide distribution."""
     components, shares = _components(rows, scores, _MOST_SPLITS)
     return Reference(tuple(components), np.asarray(shares), inner, BASE_SHARE, layout)
@@ -166,7 +166,7 @@ def points_as_text(layout: Layout, position: np.ndarray) -> str:
 
 def evidence_from_draws(
     model: Model | DensityLike | LogDensity,
-    draws: Any,
+    draws: PyTree,
     *,
     key: PRNGKey,
     faults: Literal["reject", "raise"] = "reject",
@@ -220,7 +220,14 @@ def evidence_from_draws(
     return with_names(result, named, named.data)
 
 
-def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, inner: Any, key: PRNGKey) -> Result:
+def _bridged(
+    model: Model | DensityLike | LogDensity,
+    chains: Chains,
+    layout: Layout,
+    target: DensityLike,
+    inner: DensityLike | None,
+    key: PRNGKey,
+) -> Result:
     """Return the answer from draws in the coordinates of the density."""
     stream = stream_of(key, host=True)
     target, _ = marked_if_blind(target, "target", layout)
@@ -249,7 +256,7 @@ def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, in
     if with_slopes:
         starts = np.asarray(densities.draw(inner, stream.fold(2), NUM_STARTS), float)
 
-        def gradient(positions: Any) -> Any:
+        def gradient(positions: Matrix) -> tuple[Values, Matrix]:
             return densities.at({"target": target}, positions, with_slopes=True)[0]
 
         elsewhere, num = mode_elsewhere(gradient, starts, rows, log_target, reference)
@@ -269,7 +276,9 @@ def _bridged(model: Any, chains: Chains, layout: Layout, target: DensityLike, in
     return _result(value, error, worth, layout.points(rows), cost, verdict)
 
 
-def _prepared(model: Any, draws: Any) -> tuple[Chains, Layout, DensityLike, Any]:
+def _prepared(
+    model: Model | DensityLike | LogDensity, draws: PyTree
+) -> tuple[Chains, Layout, DensityLike, DensityLike | None]:
     """Return unconstrained draws by chain, their layout, the log density, and the prior if there is one."""
     variables = model.variables if isinstance(model, Model) else None
     found = read_draws(draws, variables)
@@ -321,7 +330,9 @@ class _Bridge(NamedTuple):
 
 
 @quiet()
-def _bridge(densities: HostDensities, reference: Any, target: DensityLike, chains: Chains, stream: Stream) -> _Bridge:
+def _bridge(
+    densities: HostDensities, reference: Reference, target: DensityLike, chains: Chains, stream: Stream
+) -> _Bridge:
     """Bridge between a reference and draws from the target.
 
     The standard error is that of Fruehwirth-Schnatter (2004): the two means of the bridge equation, the one over the
@@ -379,7 +390,7 @@ def _findings(bridges: list[_Bridge], log_target: np.ndarray, drifts: list[str])
     return found, extra
 
 
-def _result(value: float, error: float, worth: float, samples: Any, cost: Cost, verdict: Verdict) -> Result:
+def _result(value: float, error: float, worth: float, samples: Point, cost: Cost, verdict: Verdict) -> Result:
     """Make the result: the draws with equal weights, and one step from the references to them."""
     unknown, num = np.full(1, np.nan), len(jax.tree.leaves(samples)[0])
     stats: Any = {

@@ -3,7 +3,8 @@
 import math
 import re
 import time
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -60,7 +61,7 @@ def pace(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[int, 
 class Probe(NamedTuple):
     """The endpoints at some draws from the base, and what these show."""
 
-    features: Any
+    features: EndpointValues
     is_normalized: bool
     """False where the base is seen not to be the density of its draws, or not to integrate to 1."""
     notes: tuple[Remark, ...]
@@ -241,7 +242,7 @@ def log_mass(evaluator: OneDensity, positions: Rows, stream: Stream) -> tuple[fl
     return (value, error) if overlap > _OVERLAP and abs(value) > max(5 * error, 0.02) else None
 
 
-def _rounding(evaluator: Evaluator, *values: Any) -> float:
+def _rounding(evaluator: Evaluator, *values: np.ndarray) -> float:
     """Return by how much differences of such values may be off."""
     return 8 * float(np.finfo(evaluator.layout.dtype).eps) * max(float(np.abs(value).max()) for value in values)
 
@@ -433,7 +434,7 @@ def coordinate_names(layout: Layout) -> list[str]:
     return names
 
 
-def listed(indices: Any, names: list[str], most: int = 3) -> str:
+def listed(indices: Sequence[int] | np.ndarray, names: list[str], most: int = 3) -> str:
     """Return a few names, and how many more there are."""
     words = [names[int(i)] for i in indices]
     return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")

@@ -13,7 +13,17 @@ import numpy as np
 
 from ..adapters import Model, from_prior
 from ..after import Origin, digests, named_by
-from ..core import PointFaultError, QpathsTypeError, Stream, named_leaves, takes_two
+from ..core import (
+    AnyArray,
+    LogLikelihood,
+    PointFaultError,
+    PyTree,
+    QpathsTypeError,
+    Simulator,
+    Stream,
+    named_leaves,
+    takes_two,
+)
 from ..densities import (
     Backend,
     Density,
@@ -46,7 +56,13 @@ _BLIND_STEPS = 10
 """Random-walk moves at each beta if there is no gradient."""
 
 
-def named_model(base: Any, prior: Any, log_likelihood: Any, data: Any, others: dict[str, Any]) -> Model | None:
+def named_model(
+    base: Any,
+    prior: Any,
+    log_likelihood: LogLikelihood | None,
+    data: PyTree,
+    others: dict[str, Any],
+) -> Model | None:
     """Return the model with named variables, given by itself or as a prior and a likelihood, or None.
 
     `others` are the arguments that say what such a model says, by name.
@@ -79,7 +95,7 @@ def check_alone(path: Any, others: dict[str, Any]) -> None:
         raise ValueError(f"`path` has its own endpoints, got also {', '.join(given)}: leave that out.")
 
 
-def with_names(result: Result, model: Model | None, data: Any) -> Result:
+def with_names(result: Result, model: Model | None, data: PyTree) -> Result:
     """Return the result with the variables of the model as samples, and with digests of the data."""
     result = dataclasses.replace(result, data=digests(data))
     if model is None:
@@ -88,7 +104,13 @@ def with_names(result: Result, model: Model | None, data: Any) -> Result:
 
 
 def model_path(
-    base: Any, target: Any, log_prior: Any, log_likelihood: Any, sample_prior: Any, data: Any, backend: Backend
+    base: Any,
+    target: Any,
+    log_prior: Any,
+    log_likelihood: Any,
+    sample_prior: Any,
+    data: PyTree,
+    backend: Backend,
 ) -> tuple[AbstractPath[Any], Any]:
     """Return the geometric path of the model, and its likelihood as a function of a point and data."""
     check_backend(backend)
@@ -101,8 +123,11 @@ def model_path(
                 f"give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
                 f"{', '.join(given)}."
             )
-        if backend == "numpy":
-            base, target = (_numpy_density(end) for end in (base, target))
+        if backend == "numpy":  # a density stays what it is
+            base, target = (
+                Density(end, backend="numpy") if callable(end) and not hasattr(end, "log_prob") else end
+                for end in (base, target)
+            )
         return GeometricPath(as_density(base, "base"), as_density(target, "target")), None
     missing = [name for name in parts if name not in given]
     if missing:
@@ -119,7 +144,7 @@ def model_path(
     return path_given(prior, log_likelihood, data), log_likelihood
 
 
-def check_functions(prior: Density, likelihood: Any, data: Any) -> None:
+def check_functions(prior: Density, likelihood: LogLikelihood, data: PyTree) -> None:
     """Raise, with the name that the user knows it by, if one of the functions does not fit to the others."""
     example = shape_of(prior.sample, jax.ShapeDtypeStruct((), key_type()), "sample_prior", "a key")
     if not all(jnp.issubdtype(leaf.dtype, jnp.floating) for leaf in jax.tree.leaves(example)):
@@ -147,7 +172,7 @@ def with_blind_ends(path: AbstractPath[Any]) -> tuple[AbstractPath[Any], dict[st
     return path, reasons
 
 
-def marked_if_blind(density: Any, name: str, layout: Layout) -> tuple[Any, str | None]:
+def marked_if_blind(density: DensityLike, name: str, layout: Layout) -> tuple[DensityLike, str | None]:
     """Mark a density that JAX cannot differentiate; return also what JAX says then."""
     if is_numpy(density):
         return density, None
@@ -194,12 +219,7 @@ def check_not_on_simplex(evaluator: Evaluator, stream: Stream) -> None:
             )
 
 
-def _numpy_density(end: Any) -> Any:
-    """Make a function a NumPy density; a density stays what it is."""
-    return end if hasattr(end, "log_prob") or not callable(end) else Density(end, backend="numpy")
-
-
-def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
+def path_given(prior: Density, likelihood: LogLikelihood, data: PyTree) -> AbstractPath[Any]:
     """Return the path from the prior to prior times likelihood; data are arrays of the target, not of the program."""
     likelihood = as_pytree(likelihood)
     arguments = (prior, likelihood) if data is None else (prior, likelihood, data)
@@ -209,7 +229,7 @@ def path_given(prior: Density, likelihood: Any, data: Any) -> AbstractPath[Any]:
     return GeometricPath(marked(prior, called="log_prior"), marked(joint, called="log_likelihood"))
 
 
-def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+def _log_joint(prior: DensityLike, likelihood: LogLikelihood, *data_and_x: PyTree) -> AnyArray:
     *data, x = data_and_x
     log_prior = evaluate(prior, x, "log_prior")
     log_likelihood = evaluate(Density(lambda x: likelihood(x, *data)), x, "log_likelihood")
@@ -217,7 +237,7 @@ def _log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
     return jnp.where(log_prior == -jnp.inf, -jnp.inf, log_prior + log_likelihood)
 
 
-def _numpy_log_joint(prior: DensityLike, likelihood: Any, *data_and_x: Any) -> Any:
+def _numpy_log_joint(prior: DensityLike, likelihood: LogLikelihood, *data_and_x: PyTree) -> AnyArray:
     *data, x = data_and_x
     log_prior = np.asarray(check_real("log_prior", prior.log_prob(x)), float)
     if log_prior.ndim == 0:
@@ -256,13 +276,17 @@ class Problem(NamedTuple):
     """Whether a reference may take the place of the base."""
     model: Model | None
     """The model with variables by name, if it is one."""
-    likelihood: Any
-    data: Any
+    likelihood: LogLikelihood | None
+    data: PyTree
     notes: tuple[Remark, ...]
 
     @staticmethod
     def of(
-        given: dict[str, Any], kernel: AbstractKernel[Any] | None, reference: bool, simulate: Any, backend: Any
+        given: dict[str, Any],
+        kernel: AbstractKernel[Any] | None,
+        reference: bool,
+        simulate: Simulator | None,
+        backend: Backend,
     ) -> "Problem":
         """Return the problem that arguments of `evidence` describe; an error if they do not describe one."""
         base, log_likelihood, data, path = (given[name] for name in ("base", "log_likelihood", "data", "path"))

@@ -15,7 +15,7 @@ from jaxtyping import Float, Shaped
 
 from ..algorithms import AIS, BDMC, at_bases, at_targets, run_many
 from ..annealing import State
-from ..core import AnyArray, Clock, Point, PRNGKey, display, log_mean_exp
+from ..core import AnyArray, Clock, Point, PRNGKey, PyTree, display, log_mean_exp
 from ..io import Codec, read, to_jax, write
 from ..kernels import AbstractKernel, shared
 from ..paths import AbstractPath
@@ -130,7 +130,7 @@ def load_bounds(path: str | os.PathLike[str]) -> DecoderBounds:
     return to_jax(read(path, ("decoder bounds",), Codec((DecoderBounds,))))
 
 
-def _mean(values: Any) -> tuple[float, float]:
+def _mean(values: Float[AnyArray, " num"]) -> tuple[float, float]:
     """Return the mean of one number for each observation, and its standard error."""
     values = np.asarray(values, float)
     return float(values.mean()), float(values.std(ddof=1) / values.size**0.5) if values.size > 1 else float("nan")
@@ -316,7 +316,7 @@ class _Work:
     leaves: tuple[Any, ...]
     structure: Any
 
-    def __call__(self, shared: Any, numbers: Any, before: Any, rows: Any) -> DecoderBounds:
+    def __call__(self, shared: PyTree, numbers: PyTree, before: PyTree, rows: PyTree) -> DecoderBounds:
         chains = eqx.combine(shared, jax.tree.unflatten(self.structure, self.leaves))
         *observations, key_data = rows
         return self.run(chains, *observations, jax.random.wrap_key_data(key_data))
@@ -335,12 +335,12 @@ class _Chains(NamedTuple):
     `num_steps` is the length of the run; 0 compiles the program and makes no step.
     """
 
-    path_of: Any
+    path_of: PathOf
     algorithm: AIS
     num_steps: int
 
     @staticmethod
-    def of(path_of: Any, algorithm: AIS | BDMC | ReleasedProtocol) -> "_Chains":
+    def of(path_of: PathOf, algorithm: AIS | BDMC | ReleasedProtocol) -> "_Chains":
         """Return the chains of an algorithm in full length."""
         both = algorithm.both_ways if isinstance(algorithm, ReleasedProtocol) else algorithm
         forward = both.forward if isinstance(both, BDMC) else both
@@ -370,7 +370,9 @@ class _Chains(NamedTuple):
         points, streams, kernel = at_bases(self.path_of, algorithm.num_chains, x, keys, to_fit)
         return shared(algorithm.kernel) if to_fit is None else kernel, points, streams
 
-    def _run(self, kernel: Any, x: Point, directions: list[tuple[Point, Any, AnyArray]]) -> tuple[Array, ...]:
+    def _run(
+        self, kernel: AbstractKernel[Any], x: Point, directions: list[tuple[Point, PyTree, AnyArray]]
+    ) -> tuple[Array, ...]:
         """Run the chains of each direction, from its points and streams along its betas."""
         num, fitted = np.array([self.num_steps]), self.algorithm.kernel.needs_fit
         padded_ways = [(points, streams, padded(betas)) for points, streams, betas in directions]
@@ -381,13 +383,13 @@ class _Chains(NamedTuple):
         return log_weights, accepted / (self.algorithm.betas.size - 1), status
 
 
-def _acceptance(state: State, stats: dict[str, Any]) -> Any:
+def _acceptance(state: State, stats: dict[str, AnyArray]) -> AnyArray:
     return stats["acceptance"]
 
 
 @eqx.filter_jit
 def _run_chains(
-    path_of: Any,
+    path_of: PathOf,
     kernel: AbstractKernel[Any],
     fitted: bool,
     chunk_size: int | None,
@@ -395,14 +397,14 @@ def _run_chains(
     num_steps: AnyArray,
     x: Point,
     points: Point,
-    streams: Any,
+    streams: PyTree,
 ) -> tuple[Array, ...]:
     """Return log weights, sums of the acceptance rates over the steps, and the status.
 
     Betas, points and streams have a leading axis for the directions, points and streams then one for the observations.
     """
 
-    def one_way(betas: AnyArray, points: Point, streams: Any) -> tuple[Any, ...]:
+    def one_way(betas: AnyArray, points: Point, streams: PyTree) -> tuple[AnyArray, ...]:
         settings: Any = {"is_fitted": fitted, "chunk_size": chunk_size, "add": _acceptance, "keep": lambda state: ()}
         end, sums, _ = run_many(path_of, kernel, betas, num_steps, x, points, streams, **settings)
         return end.log_weights, sums[:, 0], end.fault.status
@@ -417,14 +419,14 @@ def _size_of(num: int, batch_size: int | None) -> int:
     return size
 
 
-def _in_batches(run: Callable[..., Any], arrays: Any, batch_size: int | None, progress: bool = False) -> Any:
+def _in_batches(run: Callable[..., Any], arrays: PyTree, batch_size: int | None, progress: bool = False) -> PyTree:
     """Run `run(*arrays)` for slices of at most `batch_size` rows, joined; smaller ones if memory runs out."""
     return _shown(run, arrays, AtMost(_size_of(num_of(arrays), batch_size), "observations"), progress)
 
 
 def _over_devices(
-    work: Any, shared: Any, arrays: Any, batch_size: int | None, progress: bool, devices: tuple[Any, ...]
-) -> Any:
+    work: Any, shared: PyTree, arrays: PyTree, batch_size: int | None, progress: bool, devices: tuple[Any, ...]
+) -> PyTree:
     """Run `work(shared, _, _, arrays)` for batches of at most `batch_size` on each device, joined.
 
     A process of a cluster works on its part of the observations without regard to the others, so that one which runs
@@ -441,7 +443,7 @@ def _over_devices(
             f"{jax.process_count()} processes: give a smaller `batch_size`, or start fewer processes."
         )
 
-    def run(*arrays: Any) -> Any:
+    def run(*arrays: PyTree) -> PyTree:
         height = num_of(arrays) // len(own)
         rows = jax.tree.map(lambda leaf: ShardedRows.of(leaf, own).array, arrays)
         return gathered(in_pieces(work, rows, height, OnDevices(own, shared, cells=len(own))))
@@ -456,7 +458,7 @@ def _shares(num_batches: int, devices: tuple[Any, ...]) -> list[int]:
     return [num_batches * count // len(devices) for count in before]
 
 
-def _from_all_processes(tree: Any) -> Any:
+def _from_all_processes(tree: PyTree) -> PyTree:
     """Return the rows of all processes, one after the other."""
     if jax.process_count() == 1:
         return tree
@@ -464,7 +466,7 @@ def _from_all_processes(tree: Any) -> Any:
 
     nums = np.asarray(process_allgather(np.asarray(num_of(tree))))
 
-    def join(leaf: Any) -> Any:
+    def join(leaf: AnyArray) -> Array:
         filled = np.zeros((nums.max(), *leaf.shape[1:]), leaf.dtype)
         filled[: len(leaf)] = leaf
         everyone = np.asarray(process_allgather(filled))
@@ -473,7 +475,7 @@ def _from_all_processes(tree: Any) -> Any:
     return jax.tree.map(join, tree)
 
 
-def _shown(run: Callable[..., Any], arrays: Any, at_once: AtMost, progress: bool) -> Any:
+def _shown(run: Callable[..., Any], arrays: PyTree, at_once: AtMost, progress: bool) -> PyTree:
     """Run `run(*arrays)` in batches, with a line that says how far it is."""
     clock = Clock()
     with display(progress) as show:

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 from jaxtyping import Float, Shaped
 
-from ..core import Point, PRNGKey, Scalar, ScalarLike, is_concrete
+from ..core import LogLikelihood, Point, PRNGKey, PyTree, Scalar, ScalarLike, is_concrete
 from ..densities import DensityLike, as_density, as_pytree
 from ..paths import AbstractPath, GeometricPath, QPath
 
@@ -191,7 +192,7 @@ class GaussianDecoder(eqx.Module):
         return self.network.num_out
 
 
-def check_pixels(decoder: Any, x: Any) -> None:
+def check_pixels(decoder: Decoder, x: Point) -> None:
     """Raise if concrete pixels for a Bernoulli decoder are not in [0, 1]: its formula has a value for any number."""
     if isinstance(decoder, BernoulliDecoder) and is_concrete(x):
         values = np.asarray(x)
@@ -203,7 +204,7 @@ def check_pixels(decoder: Any, x: Any) -> None:
             )
 
 
-def check_rows(decoder: Any, x: Any) -> None:
+def check_rows(decoder: PyTree, x: Point) -> None:
     """Raise if `x` is not one image per row for a Bernoulli decoder, or has no leading axis for another."""
     shapes = [np.shape(leaf) for leaf in jax.tree.leaves(x)]
     if isinstance(decoder, BernoulliDecoder):
@@ -219,7 +220,7 @@ def check_rows(decoder: Any, x: Any) -> None:
     check_pixels(decoder, x)
 
 
-def low_precision(decoder: Any, dtype: Any = jnp.bfloat16) -> Any:
+def low_precision(decoder: PyTree, dtype: DTypeLike = jnp.bfloat16) -> PyTree:
     """Return the decoder with its `network` in low precision: a guide, on a GPU about twice as fast.
 
     For `DecoderProblem(decoder, guide=...)` and `posterior_path(..., guide=...)`: it steers, and bounds stay exact.
@@ -289,7 +290,7 @@ class DiagonalNormal(eqx.Module):
         return self.mean + self.scale * jax.random.normal(key, self.mean.shape, self.mean.dtype)
 
 
-def standard_normal(num_latent: int, dtype: Any = None) -> DiagonalNormal:
+def standard_normal(num_latent: int, dtype: DTypeLike | None = None) -> DiagonalNormal:
     """Return N(0, I), the usual prior of a latent point.
 
     Args:
@@ -307,7 +308,7 @@ def standard_normal(num_latent: int, dtype: Any = None) -> DiagonalNormal:
     return DiagonalNormal(jnp.zeros(num_latent, dtype), jnp.ones(num_latent, dtype))
 
 
-def prior_of(decoder: Any) -> DiagonalNormal:
+def prior_of(decoder: PyTree) -> DiagonalNormal:
     """Return N(0, I) in the latent space of a decoder that knows its dimension, in the precision of its weights."""
     if not hasattr(decoder, "num_latent"):
         raise ValueError(
@@ -325,9 +326,9 @@ class Joint(eqx.Module):
     """
 
     prior: DensityLike
-    log_likelihood: Any
+    log_likelihood: LogLikelihood
     x: Point
-    cheap_log_likelihood: Any = None
+    cheap_log_likelihood: LogLikelihood | None = None
 
     def log_prob(self, z: Point) -> Array:
         return self.prior.log_prob(z) + self.log_likelihood(z, self.x)
@@ -378,7 +379,9 @@ def posterior_path(
     check_pixels(decoder, x)
     prior = prior_of(decoder) if prior is None else as_density(prior, "prior")
     base = prior if base is None else as_density(base, "base")
-    target = Joint(prior, as_pytree(decoder.log_likelihood), x, guide and as_pytree(guide.log_likelihood))
+    target = Joint(
+        prior, as_pytree(decoder.log_likelihood), x, None if guide is None else as_pytree(guide.log_likelihood)
+    )
     if q is None and delta is None:
         return GeometricPath(base, target)
     return QPath(base, target, q=q, delta=delta, log_scale=log_scale)
@@ -410,8 +413,8 @@ class DecoderProblem(eqx.Module):
 
     decoder: Decoder
     delta: ScalarLike | None
-    encoder: Any
-    prior: Any
+    encoder: Callable[[Point], DensityLike] | None
+    prior: DensityLike | None
     guide: Decoder | None
 
     def __init__(
@@ -420,8 +423,8 @@ class DecoderProblem(eqx.Module):
         *,
         q: ScalarLike | None = None,
         delta: ScalarLike | None = None,
-        encoder: Any = None,
-        prior: Any = None,
+        encoder: Callable[[Point], DensityLike] | None = None,
+        prior: DensityLike | None = None,
         guide: Decoder | None = None,
     ):
         if q is not None and delta is not None:
@@ -440,7 +443,7 @@ class DecoderProblem(eqx.Module):
         return posterior_path(self.decoder, x, delta=self.delta, prior=self.prior, base=base, guide=self.guide)
 
 
-def simulate(decoder: Decoder, num: int, *, key: PRNGKey, prior: Any = None) -> tuple[Point, Point]:
+def simulate(decoder: Decoder, num: int, *, key: PRNGKey, prior: DensityLike | None = None) -> tuple[Point, Point]:
     """Draw latent points from the prior, and one observation from each.
 
     A latent point is an exact draw from the posterior of its observation, as `BDMC` needs (Grosse, Ghahramani and

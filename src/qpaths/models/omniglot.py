@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Float
+from jaxtyping import ArrayLike, Float
 
 from ..core import PRNGKey
 from .vae import NUM_PIXELS
@@ -117,7 +117,9 @@ def _canonical(columns: np.ndarray, name: str, num: int) -> Float[np.ndarray, "n
     return check_images(upright, name=name)
 
 
-def check_images(images: Any, *, name: str = "images", num_pixels: int = NUM_PIXELS) -> Float[np.ndarray, "num pixels"]:
+def check_images(
+    images: ArrayLike, *, name: str = "images", num_pixels: int = NUM_PIXELS
+) -> Float[np.ndarray, "num pixels"]:
     """Return images as float32 in [0, 1], one per row; bytes are divided by 255, unless all are 0 or 1.
 
     Anything else is an error that says what was found.

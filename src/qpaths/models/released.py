@@ -7,7 +7,7 @@ import equinox as eqx
 from jaxtyping import Float, Int
 
 from ..algorithms import BDMC, check_chains
-from ..core import AnyArray, Point, RandomKey, RealLike, Rows, Scalar, Stream, namespace
+from ..core import AnyArray, Point, PyTree, RandomKey, RealLike, Rows, Scalar, Stream, namespace
 from ..kernels import HMC, Cloud, Info, KernelWrapper, LeapfrogParams
 from ..paths import AbstractPath
 from ..results import BoundsResult, Result
@@ -37,11 +37,11 @@ class AdaptingHMC(KernelWrapper):
         xp, num = namespace(position), position.shape[0]
         return StepSizes(xp.full(num, _FIRST_STEP, position.dtype), xp.zeros(num, int), xp.zeros(num, int))
 
-    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> None:
+    def fit(self, cloud: Cloud, stream: Stream, previous: None) -> None:
         """Fit nothing: what a chain needs is in its memory."""
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: None
     ) -> tuple[Particles, Info]:
         """Move by the step size of each chain, and change it by the rule of the released code."""
         xp, before = evaluator.xp, particles.memory

@@ -11,6 +11,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
 
 from ..io import check_folder
 from .omniglot import Images, binarize, load_omniglot
@@ -65,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _test_bound(model: VAE, images: Any, num_samples: int) -> tuple[float, float]:
+def _test_bound(model: VAE, images: Float[np.ndarray, "num pixels"], num_samples: int) -> tuple[float, float]:
     """Return the mean bound of test images, binarized once with a separate key, and its standard error."""
     binarize_key, sample_key = jax.random.split(jax.random.key(1))
     bounds = importance_bounds(

@@ -14,7 +14,7 @@ from jax import Array
 from jaxtyping import Float, Int, Shaped
 
 from ..algorithms import ThermodynamicObjective, iwae
-from ..core import Clock, PRNGKey, Scalar, display
+from ..core import Clock, PRNGKey, PyTree, Scalar, display
 from ..io import Checkpoint, by_name
 from ..rows import AtMost
 from ..schedules import LogUniformSchedule
@@ -91,7 +91,7 @@ class TrainingState(NamedTuple):
 
     epoch: Int[Array, ""]
     model: VAE
-    optimizer: Any
+    optimizer: PyTree
 
 
 class Trained(NamedTuple):

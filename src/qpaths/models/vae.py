@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import equinox as eqx
@@ -12,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 from jaxtyping import Shaped
 
 from ..core import PRNGKey
@@ -65,7 +67,7 @@ def _suffix(path: str | os.PathLike[str]) -> str:
     return suffix
 
 
-def _safetensors() -> Any:
+def _safetensors() -> ModuleType:
     try:
         import safetensors.numpy as module
     except ImportError as error:
@@ -182,7 +184,7 @@ def arrays_of(vae: VAE) -> dict[str, Array]:
     return {f"{name}.{part}": getattr(layer, part) for name, layer in named.items() for part in ("weight", "bias")}
 
 
-def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
+def load_vae(path: str | os.PathLike[str], dtype: DTypeLike = jnp.float32) -> VAE:
     """Read the model whose weights are in an `.npz` or `.safetensors` file.
 
     Names and layout are PyTorch's: `encoder.0`, `encoder.2`, ..., `enc_mu`, `enc_sig`, `decoder.0`, `decoder.2`, ...,
@@ -232,7 +234,7 @@ def load_vae(path: str | os.PathLike[str], dtype: Any = jnp.float32) -> VAE:
     )
 
 
-def default_vae(dtype: Any = jnp.float32) -> VAE:
+def default_vae(dtype: DTypeLike = jnp.float32) -> VAE:
     """Return the model that ships with the package, trained on rendered Omniglot drawings (`data/PROVENANCE.md`).
 
     Args:
