@@ -13,7 +13,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "qpaths"
 LAYERS = [
     ["core"],
     ["deformed", "densities", "maps", "resampling", "schedules", "remarks"],
-    ["families", "next_beta"],
+    ["families"],
     ["paths"],
     ["rows", "stats"],
     ["kernels", "references", "adapters", "io"],

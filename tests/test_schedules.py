@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.next_beta import next_beta
-from qpaths.schedules import step_length
+from qpaths.schedules import next_beta, step_length
 
 
 def test_betas():

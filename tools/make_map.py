@@ -45,7 +45,6 @@ ROOMS = {
     "stats": ("parts of a run", "log evidence from arrays, standard errors"),
     "paths": ("mathematics", "AbstractPath, GeometricPath, QPath and the others"),
     "families": ("mathematics", "exponential and q-exponential families"),
-    "next_beta": ("parts of a run", "where an adaptive schedule goes"),
     "deformed": ("mathematics", "log_q, exp_q"),
     "densities": ("mathematics", "what a user gives"),
     "maps": ("mathematics", "transport maps"),

@@ -26,7 +26,7 @@ from scipy.special import expit  # noqa: E402
 
 import qpaths as qp  # noqa: E402
 from qpaths.adapters import from_numpyro  # noqa: E402
-from qpaths.stats.autocorrelation import effective_size  # noqa: E402
+from qpaths.stats.standard_errors import effective_size  # noqa: E402
 
 MODELS = {
     "radon_hierarchical_intercept_noncentered": 2,

@@ -87,7 +87,7 @@ result = qp.drive(algorithm, path, key=jax.random.key(0), progress=False)  # the
 #   base, or `points=` to start at given points.
 # - `state.log_weights` are the weights since the last resampling, and `state.log_evidence` includes those before it.
 #   Take weights from the state, or from `path.log_ratio`, and from nowhere else.
-# - `state.fault` is the first problem of the run. Call `qpaths.algorithms.raising.raise_fault` in `finish` to raise it
+# - `state.fault` is the first problem of the run. Call `qpaths.algorithms.base.raise_fault` in `finish` to raise it
 #   with the point and the density that caused it.
 # - A kernel that is fitted to the particles that it moves biases the evidence. `AIS` fits it in a pilot and freezes it.
 #   `SMC` moves each half of the particles with a kernel that is fitted to the other half.

@@ -16,7 +16,7 @@ import qpaths as qp
 from qpaths import testing
 from qpaths.algorithms import bdmc, thinned
 from qpaths.annealing import Population, anneal, loop
-from qpaths.annealing.beginning import _started
+from qpaths.annealing.loop import _started
 from qpaths.core.arrays import TracedStream, stream_of
 from qpaths.core.cost import Cost
 from qpaths.core.numerics import log_mean_exp
@@ -118,7 +118,7 @@ def test_an_accelerator_steps_the_compiled_program(key, monkeypatch):
     """The loop on an accelerator runs one compiled step at a time, with the numbers of the program compiled whole."""
     algorithm = qp.SMC(NUM, SCHEDULE, WALK)
     whole = jax.jit(lambda k: algorithm.run(PATH, key=k))(key)
-    monkeypatch.setattr("qpaths.rows.worlds.on_cpu", lambda: False)
+    monkeypatch.setattr("qpaths.rows.backends.on_cpu", lambda: False)
     stepped = algorithm.run(PATH, key=key)
     assert isinstance(stepped.samples, jax.Array)
     np.testing.assert_allclose(stepped.log_weights, whole.log_weights, rtol=1e-10)
@@ -137,7 +137,7 @@ def test_without_moves_at_the_end_nothing_is_evaluated_there(world, key, monkeyp
     algorithm = qp.SMC(16, qp.LinearSchedule(3), WALK, moves_last=False)
     path = qp.GeometricPath(BASE, target)
     if world == "stepped":
-        monkeypatch.setattr("qpaths.rows.worlds.on_cpu", lambda: False)
+        monkeypatch.setattr("qpaths.rows.backends.on_cpu", lambda: False)
 
     def run(algorithm):
         compiled = jax.jit(algorithm.run) if world == "compiled" else algorithm.run

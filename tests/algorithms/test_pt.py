@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.algorithms.tempering import swap_probability
+from qpaths.algorithms.pt import swap_probability
 from qpaths.core.cost import Cost
 from qpaths.kernels.base import AbstractKernel, Info
 from qpaths.schedules import respace

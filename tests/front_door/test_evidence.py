@@ -13,8 +13,7 @@ from jax.scipy.stats import norm
 
 import qpaths as qp
 from qpaths.algorithms.continued import Drift
-from qpaths.algorithms.identities import Control, Identities
-from qpaths.algorithms.islands import Islands, run_islands
+from qpaths.algorithms.islands import Control, Identities, Islands, run_islands
 from qpaths.core.arrays import stack, stream_of
 from qpaths.core.cost import Cost
 from qpaths.core.numerics import log_mean_exp

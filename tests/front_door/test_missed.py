@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.algorithms.identities import Identities
-from qpaths.algorithms.islands import Islands
+from qpaths.algorithms.islands import Identities, Islands
 from qpaths.core.arrays import HostStream
 from qpaths.front_door.checks.scans import missed_modes
 from qpaths.rows import evaluator_of

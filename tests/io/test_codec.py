@@ -13,7 +13,7 @@ import pytest
 
 import qpaths as qp
 from qpaths.core.cost import Cost
-from qpaths.core.modules import replaced
+from qpaths.core.types import replaced
 from qpaths.io import Checkpoint, Codec, classes_around, parts_of
 from qpaths.paths import GeometricPath
 from qpaths.recipe import Recipe

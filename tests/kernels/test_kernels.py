@@ -11,8 +11,7 @@ from scipy import stats
 
 import qpaths as qp
 from qpaths.annealing import Population
-from qpaths.core.arrays import HostStream, stream_of
-from qpaths.core.random import quantiles
+from qpaths.core.arrays import HostStream, quantiles, stream_of
 from qpaths.io import Codec, classes_around
 from qpaths.kernels.base import Cloud, grouped
 from qpaths.kernels.factors import times

@@ -81,7 +81,7 @@ def chunks_of(monkeypatch):
     """Sets the sizes of chunks; programs that were compiled for another are forgotten."""
 
     def set_sizes(large, small):
-        monkeypatch.setattr("qpaths.rows.host.CHUNKS", (large, small))
+        monkeypatch.setattr("qpaths.rows.backends.CHUNKS", (large, small))
         clear_cache()
 
     yield set_sizes

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import qpaths as qp
-from qpaths.rows import HostDensities, Identity, Layout
+from qpaths.core import Identity
+from qpaths.rows import HostDensities, Layout
 
 
 def _scaled(scale, x):

@@ -9,13 +9,13 @@ import qpaths as qp
 from qpaths.annealing import Population
 from qpaths.core.arrays import HostStream, TracedStream, stream_of
 from qpaths.kernels import FrozenKernel
+from qpaths.kernels.frozen import KernelWrapper
 from qpaths.kernels.gradient import LeapfrogParams
-from qpaths.kernels.wrapper import KernelWrapper
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
 from qpaths.recipe import Recipe
 from qpaths.rows import COMPILED, AtMost, Particles, evaluator_of, host, in_blocks, in_pieces
+from qpaths.rows.backends import of_rows
 from qpaths.rows.pieces import here
-from qpaths.rows.traced import of_rows
 from qpaths.search import chain_measure
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))

@@ -4,7 +4,7 @@ import arviz
 import numpy as np
 import pytest
 
-from qpaths.stats.autocorrelation import effective_size, r_hat
+from qpaths.stats.standard_errors import effective_size, r_hat
 
 
 def _chains(correlation, num, seed=0):

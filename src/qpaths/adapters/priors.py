@@ -11,9 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import AnyArray, PyTree, QpathsError, QpathsTypeError, takes_two
+from ..core import AnyArray, Identity, PyTree, QpathsError, QpathsTypeError, takes_two
 from ..densities import Backend, Density, ask
-from ..rows import Identity
 from .distributions import Source, Values, Variable, is_distribution, is_scipy, variable_of
 from .enumeration import check_combinations
 from .model import Model, Named

@@ -4,6 +4,7 @@ from .ais import AIS as AIS
 from .ais import check_chains as check_chains
 from .ais import lower_bound as lower_bound
 from .base import AbstractAnnealer as AbstractAnnealer
+from .base import raise_fault as raise_fault
 from .bdmc import BDMC as BDMC
 from .bdmc import REVERSE as REVERSE
 from .continued import Draws as Draws
@@ -11,14 +12,13 @@ from .continued import Drift as Drift
 from .continued import continued as continued
 from .continued import size_for as size_for
 from .driver import drive as drive
-from .identities import Identities as Identities
 from .islands import FEW_SURVIVE as FEW_SURVIVE
 from .islands import NUM_ISLANDS as NUM_ISLANDS
+from .islands import Identities as Identities
 from .islands import Islands as Islands
 from .islands import cost_of_islands as cost_of_islands
 from .islands import run_islands as run_islands
 from .pt import ParallelTempering as ParallelTempering
-from .raising import raise_fault as raise_fault
 from .replicates import at_bases as at_bases
 from .replicates import at_targets as at_targets
 from .replicates import replicate as replicate

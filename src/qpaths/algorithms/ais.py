@@ -14,8 +14,7 @@ from ..results import Result, Stats
 from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 from ..stats import importance_log_evidence
-from .base import AbstractAnnealer
-from .raising import raise_fault
+from .base import AbstractAnnealer, raise_fault
 
 _PILOT_PARTICLES = 64, 512
 

@@ -25,8 +25,7 @@ from ..results import Result, Stats
 from ..rows import Devices, as_devices, check_shares, on_host, stream_for
 from ..schedules import AbstractSchedule
 from ..stats import dominance, genealogy_se
-from .base import AbstractAnnealer
-from .raising import raise_fault
+from .base import AbstractAnnealer, raise_fault
 
 
 class SMC(AbstractAnnealer):

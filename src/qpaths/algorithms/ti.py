@@ -13,11 +13,9 @@ from ..results import Result, Status
 from ..rows import Evaluator, evaluator_of, stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule
 from ..stats import DerivativeMoments, check_rule, few_replicas, moments_from, thermodynamic_integration
-from .base import AbstractAnnealer
-from .pt import ParallelTempering, moments_of
-from .raising import raise_fault
+from .base import AbstractAnnealer, raise_fault
+from .pt import ParallelTempering, moments_of, temper
 from .replicates import replicate
-from .tempering import temper
 
 
 class ThermodynamicIntegration(eqx.Module):

@@ -17,23 +17,26 @@ from jaxtyping import Float
 
 from ..core import (
     AnyArray,
+    HostStream,
     Module,
+    Rows,
     ScalarLike,
     Stream,
+    TracedStream,
     is_traced,
     log_ess,
+    namespace,
     one_thread,
     quiet,
     segment_sum,
     stack,
     to_host,
 )
-from ..kernels import AbstractKernel
-from ..next_beta import next_beta
+from ..kernels import AbstractKernel, FrozenKernel
 from ..paths import AbstractPath
 from ..results import Status
-from ..rows import BLOCK, AtMost, Evaluator, rows_at_once
-from ..schedules import step_length
+from ..rows import BLOCK, AtMost, Evaluator, any_numpy, evaluator_of, rows_at_once
+from ..schedules import AbstractFixedSchedule, AbstractSchedule, AdaptiveSchedule, next_beta, step_length
 from ..stats import moments_from
 from .population import Population, State
 
@@ -279,3 +282,145 @@ def _scanned(annealing: Annealing, state: State, record: Record) -> tuple[State,
     state, rows = scan(state, num - 1)
     state, last = step(state, False)
     return state, jax.tree.map(lambda rows, last: jnp.concatenate([rows, last[None]]), rows, last)
+
+
+def begin(
+    path: AbstractPath[Any],
+    schedule: AbstractSchedule,
+    kernel: AbstractKernel[Any],
+    population: Population,
+    *,
+    stream: HostStream | TracedStream,
+    draw: tuple[Any, int] | None = None,
+    points: Any = None,
+) -> tuple[Annealing, State]:
+    """A run and its population at beta = 0.
+
+    Args:
+        path: Any path.
+        schedule: A fixed or an adaptive schedule.
+        kernel: Moves the particles. It is fitted to the first population.
+        population: How particles go from one beta to the next.
+        stream: The random numbers of the steps.
+        draw: A stream and a number: the population starts at that many exact draws from the base.
+        points: The population starts at these points instead. The weights are right only if they are draws from the
+            base.
+
+    Returns:
+        The run, and its state. The tutorial [Write an algorithm](tutorials/own_algorithm.md) has a complete example.
+
+    Examples:
+        >>> import jax
+        >>> import qpaths as qp
+        >>> path = qp.GeometricPath(qp.Normal(0.0, 1.0), lambda x: -2.0 * (x - 1.0) ** 2)
+        >>> first, steps = qp.rows.stream_for(jax.random.key(0), path).split(2)
+        >>> parts = qp.LinearSchedule(3), qp.RandomWalk(), Population()
+        >>> annealing, state = begin(path, *parts, stream=steps, draw=(first, 20))
+        >>> float(state.beta), state.particles.position.shape
+        (0.0, (20, 1))
+    """
+    evaluator = evaluator_of(path, stream, with_slopes=kernel.with_slopes)
+    if population.devices is not None:
+        _check_can_spread(path, evaluator)
+    betas = schedule.betas if isinstance(schedule, AbstractFixedSchedule) else None
+    target_ess = schedule.target_ess if isinstance(schedule, AdaptiveSchedule) else None
+    max_num = schedule.max_num if isinstance(schedule, AdaptiveSchedule) else 0
+    if evaluator.xp is np:
+        betas, target_ess, kernel, population, points = to_host((betas, target_ess, kernel, population, points))
+    elif betas is not None:
+        betas = jnp.asarray(betas)
+    annealing = Annealing(evaluator, kernel, population, betas, target_ess, max_num, stream)
+    positions = None if points is None else evaluator.layout.rows(points)
+    start, num = draw or (None, positions.shape[0])  # type: ignore[union-attr]
+    if is_traced(annealing, positions, start):
+        state = _started(annealing, positions, start, num)
+        if betas is not None and is_traced(betas):
+            state = state._replace(beta=betas[0].astype(state.beta.dtype))  # not 0 where they descend
+        return annealing, state
+    return annealing.bounded(num, lambda annealing: _begin(annealing, positions, start, num))
+
+
+def _check_can_spread(path: AbstractPath[Any], evaluator: Evaluator) -> None:
+    """Raise where particles cannot be spread over devices."""
+    if evaluator.xp is not np:
+        raise ValueError(
+            "`devices` cannot be used under `jax.jit` or `jax.vmap`, because the host makes the steps of such a run: "
+            "call `run` outside of them. `evaluate_bounds` and `evaluate_lower` have `devices` of their own."
+        )
+    if any_numpy((path,)):
+        raise TypeError(
+            "`devices` needs densities that JAX can compile, and one of the path has `backend='numpy'`: write it with "
+            "`jax.numpy`, or leave out `devices`."
+        )
+
+
+def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
+    if annealing.evaluator.xp is np:
+        with one_thread():
+            return _started(annealing, positions, start, num)
+    return _compiled_start(annealing, positions, start, num)
+
+
+def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
+    evaluator = annealing.evaluator
+    if positions is None:
+        # Anew, since a stream of the host gives other numbers when it is used again after memory ran out.
+        positions = evaluator.draw(HostStream(start.entropy) if isinstance(start, HostStream) else start, num)
+    # The steps fold in their number.
+    return annealing.population.start(evaluator, annealing.kernel, positions, annealing.stream.fold(2**32 - 1))
+
+
+_compiled_start = jax.jit(_started, static_argnums=3)
+
+
+def anneal_groups(
+    annealing: Annealing, state: State, ends: Any, *, add: Record, keep: Callable[[State], Recorded]
+) -> tuple[State, Recorded, Recorded]:
+    """All steps in groups of neighbors: sums of `add` over each group, and `keep` of the state after it.
+
+    `ends` says after how many steps each group ends. Traced, the number of steps is a number of the program and not a
+    shape: with `padded` betas one program serves schedules of all lengths. Traced betas may also descend, for chains
+    from the target to the base.
+    """
+    if not is_traced(annealing, state, ends):
+        state, (added, kept) = anneal(annealing, state, record=lambda state, stats: (add(state, stats), keep(state)))
+        first = np.minimum(np.append(0, ends[:-1]), len(jax.tree.leaves(added)[0]) - 1)  # a fault ends a run early
+        sums = jax.tree.map(lambda leaf: np.add.reduceat(leaf, first, axis=0), added)
+        return state, sums, jax.tree.map(lambda leaf: leaf[np.minimum(ends, leaf.shape[0]) - 1], kept)
+
+    def step(state: State) -> tuple[State, Recorded]:
+        state, stats = annealing.step(state, annealing.next_beta(state))
+        return state, add(state, stats)
+
+    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), jax.eval_shape(step, state)[1])
+
+    def one_more(carry: tuple[State, Recorded]) -> tuple[State, Recorded]:
+        state, added = step(carry[0])
+        return state, jax.tree.map(jnp.add, carry[1], added)
+
+    def group(state: State, end: Any) -> tuple[State, tuple[Recorded, Recorded]]:
+        state, sums = jax.lax.while_loop(lambda carry: carry[0].stage < end, one_more, (state, zeros))
+        return state, (sums, keep(state))
+
+    state, (sums, kept) = jax.lax.scan(group, state, jnp.asarray(ends))
+    return state, sums, kept
+
+
+def pilot_params(state: State, stats: Recorded) -> Recorded:
+    """A recorder that also keeps the kernel's parameters, one set for all particles."""
+    return {**stats, "params": one_group(state.params)}
+
+
+def one_group(params: Any) -> Any:
+    """Parameters for all particles from those of the groups."""
+    return jax.tree.map(lambda leaf: namespace(leaf).mean(leaf, axis=0), params)
+
+
+def frozen(annealing: Annealing, start: State, stats: Recorded) -> tuple[FrozenKernel, Recorded]:
+    """The kernel at what was fitted at each beta of a run that `pilot_params` has recorded; and the other records."""
+    stats = dict(stats)
+    first, rest = one_group(start.params), stats.pop("params")
+    xp = namespace(rest)
+    params = jax.tree.map(lambda one, many: xp.concatenate([xp.asarray(one)[None], many]), first, rest)
+    betas = xp.concatenate([xp.zeros(1, stats["beta"].dtype), stats["beta"]])
+    return FrozenKernel(annealing.kernel, betas, params), stats

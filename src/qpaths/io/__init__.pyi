@@ -1,10 +1,10 @@
-from .checkpoints import Checkpoint as Checkpoint
-from .checkpoints import by_name as by_name
-from .checkpoints import check_folder as check_folder
 from .codec import Codec as Codec
 from .codec import classes_around as classes_around
 from .codec import parts_of as parts_of
 from .lock import WRITING as WRITING
+from .storage import Checkpoint as Checkpoint
+from .storage import by_name as by_name
+from .storage import check_folder as check_folder
 from .storage import read as read
 from .storage import replacing as replacing
 from .storage import to_jax as to_jax

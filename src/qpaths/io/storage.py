@@ -1,13 +1,15 @@
-"""Write values to files and read them again, without pickle. A file is replaced as a whole or not at all.
+"""Write values to files and read them again, without pickle; go on from the files of interrupted calls.
 
-The format is described in `docs/files.md`.
+A file is replaced as a whole or not at all. The format is described in `docs/files.md`.
 """
 
 import contextlib
 import errno
+import hashlib
 import importlib
 import json
 import os
+import re
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +19,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..core import namespace
+from ..rows import ShardedRows
 from .codec import Codec
 from .lock import WRITING
 
@@ -164,3 +168,148 @@ def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
             file.seek(0)
             with np.load(file, allow_pickle=False) as arrays:
                 return dict(arrays) if "header" in arrays.files else {}
+
+
+class Checkpoint:
+    """The file of one call, with all that determines its numbers. Without a path it keeps nothing.
+
+    Args:
+        path: The file, or None.
+        kind: The kind of call.
+        settings: Everything that determines the numbers. A file with other settings is refused.
+        codec: The classes and objects that the state of the call may hold.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str] | None,
+        kind: str,
+        settings: dict[str, Any],
+        codec: Codec = Codec(),  # noqa: B008
+    ):
+        self.path = path
+        self.kind = kind
+        self.codec = codec
+        self.features: Any = None
+        """Densities at some points, if they are known before the state: these, too, must be what they were."""
+        self.settings: dict[str, str] = {}
+        if path is not None:
+            check_folder(path)
+            self.settings = describe_all(settings)
+
+    def read(self) -> Any:
+        """Return the state in the file, None where there is none. Raise if it belongs to another call."""
+        if self.path is None or not Path(self.path).exists():
+            return None
+        features, state = read(self.path, (self.kind,), self.codec, self._check)
+        if features is not None:
+            self.check_features(features, self.features)
+        return state
+
+    def write(self, state: Any) -> None:
+        """Replace the file. One process of a cluster writes for all."""
+        if self.path is None:
+            return
+        is_shared = any(isinstance(leaf, ShardedRows) for leaf in jax.tree.leaves(state))
+        if is_shared and jax.process_index() > 0:
+            self.codec.encode(state)  # takes part in fetching rows from the devices
+        else:
+            write(self.path, self.kind, (self.features, state), self.codec, self.settings)
+
+    def check_features(self, stored: Any, now: Any) -> None:
+        """Raise if the densities at the same points are not what they were. Both are trees of NumPy arrays."""
+        if self.path is None:
+            return
+
+        def close(a: Any, b: Any) -> bool:
+            tolerance = float(jnp.finfo(a.dtype).eps) ** 0.5 if jnp.issubdtype(a.dtype, jnp.floating) else 0.0
+            return np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+        if not jax.tree.all(jax.tree.map(close, stored, now)):
+            first = [jax.tree.map(lambda leaf: np.ravel(leaf)[0], features) for features in (now, stored)]
+            raise ValueError(
+                f"`checkpoint` {os.fspath(self.path)} belongs to other densities: at a stored point they give "
+                f"{first[0]}, and then they gave {first[1]}. Give the same model and data, or another file."
+            )
+
+    def filled(self, template: Any, stored: dict[str, Any]) -> Any:
+        """Return arrays that were stored `by_name` as a state with the structure of the template.
+
+        Raises an error if names, shapes or types differ, since a file of another version or precision would give other
+        numbers.
+        """
+        name = os.fspath(self.path or "")
+        arrays, wanted = stored, by_name(template)
+        if arrays.keys() != wanted.keys():
+            raise ValueError(
+                f"`checkpoint` {name} was written by another version of qpaths, whose runs held other numbers "
+                f"({', '.join(sorted(arrays.keys() ^ wanted.keys()))}): go on with that version, or start anew."
+            )
+        for part, leaf in wanted.items():
+            if (arrays[part].shape, arrays[part].dtype) != (leaf.shape, leaf.dtype):
+                raise ValueError(
+                    f"`checkpoint` {name} holds {arrays[part].dtype}{list(arrays[part].shape)} for {part}, and "
+                    f"this run needs {leaf.dtype}{list(leaf.shape)}: set `jax_enable_x64` as it was, or start anew."
+                )
+        xp = namespace(template)
+        leaves = [
+            leaf.like(arrays[part]) if isinstance(leaf, ShardedRows) else xp.asarray(arrays[part])
+            for part, leaf in wanted.items()
+        ]
+        return jax.tree.unflatten(jax.tree.structure(template), leaves)
+
+    def _check(self, before: dict[str, str]) -> None:
+        """Raise if a file belongs to a run with other settings."""
+        for name in self.settings | before:
+            old, new = before.get(name, "missing"), self.settings.get(name, "missing")
+            if old != new:
+                raise ValueError(
+                    f"`checkpoint` {os.fspath(self.path or '')} belongs to another run: `{name}` was {_short(old)}, "
+                    f"and is {_short(new)}. Give the same settings to go on, or another file to start anew."
+                )
+
+
+def describe_all(parts: dict[str, Any]) -> dict[str, str]:
+    """Return settings as text that is the same in every process, with a digest of their arrays.
+
+    Addresses of functions are left out, since they differ from process to process.
+    """
+    return {name: _describe(part) for name, part in parts.items()}
+
+
+def check_folder(path: str | os.PathLike[str]) -> None:
+    """Raise before a run whose file could not be written, since the first stage may be hours away."""
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"`checkpoint` must be a file, got the folder {Path(path)}: give a name inside it.")
+    if not Path(path).parent.is_dir():
+        raise FileNotFoundError(f"`checkpoint` lies in a folder that does not exist: make {Path(path).parent} first.")
+
+
+def _describe(part: Any) -> str:
+    """Return one setting as text: numbers as they are, a tree by its form and a digest of its numbers."""
+    if part is None or isinstance(part, str | int | float):
+        return str(part)
+    leaves, structure = jax.tree.flatten(part)
+    digest = hashlib.sha256(_without_addresses(str(structure)).encode())
+    for leaf in leaves:
+        if jnp.issubdtype(jnp.result_type(leaf), jax.dtypes.prng_key):
+            leaf = jax.random.key_data(leaf)
+        array = np.asarray(leaf)
+        digest.update(f"{array.dtype}{array.shape}".encode() + array.tobytes())
+    text = " ".join(_without_addresses(repr(part)).split())
+    return f"{text} {digest.hexdigest()[:16]}"
+
+
+def _without_addresses(text: str) -> str:
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", text)
+
+
+def _short(text: str) -> str:
+    """Shorten a text in the middle; the digest at its end tells arrays apart."""
+    return text if len(text) <= 160 else f"{text[:100]} ... {text[-50:]}"
+
+
+def by_name(tree: Any) -> dict[str, Any]:
+    """Return the leaves of a state by where they stand. Files need not know its classes then."""
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

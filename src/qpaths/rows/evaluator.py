@@ -12,8 +12,7 @@ import numpy as np
 from ..core import ArrayNamespace, FloatArray, Point, RealLike, Rows, Stream, to_host
 from ..densities import DensityLike
 from ..paths import AbstractPath, EndpointSlopes, EndpointValues, Reversed
-from .derived import DerivedDensity, inner_of
-from .layout import Layout
+from .layout import DerivedDensity, Layout, inner_of
 
 _MOST_LAYOUTS = 8
 _MOST_ROUNDED = 0.01

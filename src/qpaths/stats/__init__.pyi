@@ -1,6 +1,3 @@
-from .autocorrelation import Chains as Chains
-from .autocorrelation import effective_size as effective_size
-from .autocorrelation import r_hat as r_hat
 from .estimators import DerivativeMoments as DerivativeMoments
 from .estimators import bridge as bridge
 from .estimators import check_rule as check_rule
@@ -10,12 +7,15 @@ from .estimators import neighbor_log_ratios as neighbor_log_ratios
 from .estimators import num_axes_of as num_axes_of
 from .estimators import stepping_stone as stepping_stone
 from .estimators import thermodynamic_integration as thermodynamic_integration
+from .standard_errors import Chains as Chains
 from .standard_errors import ErrorParts as ErrorParts
 from .standard_errors import Lag as Lag
 from .standard_errors import dominance as dominance
+from .standard_errors import effective_size as effective_size
 from .standard_errors import few_replicas as few_replicas
 from .standard_errors import genealogy_se as genealogy_se
 from .standard_errors import importance_log_evidence as importance_log_evidence
 from .standard_errors import jackknife_se as jackknife_se
 from .standard_errors import pareto_shape as pareto_shape
+from .standard_errors import r_hat as r_hat
 from .standard_errors import tail_index as tail_index

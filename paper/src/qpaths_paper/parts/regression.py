@@ -15,10 +15,9 @@ from qpaths.annealing import State, anneal
 from qpaths.core import PRNGKey, namespace, quiet
 from qpaths.densities import DensityLike
 from qpaths.kernels import RandomWalk
-from qpaths.next_beta import next_beta
 from qpaths.paths import EndpointValues, QPath
 from qpaths.recipe import Recipe
-from qpaths.schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule
+from qpaths.schedules import AbstractSchedule, AdaptiveSchedule, LinearSchedule, next_beta
 
 from ..harness.experiment import Settings
 from .datasets import Regression, logistic_regression

@@ -1,9 +1,11 @@
-"""Evaluation from Python: compiled programs for chunks of rows, and everything else in NumPy.
+"""Densities evaluated on the host or inside a compiled program, and the choice between the two.
 
-One program serves any number of rows, because a chunk always has the same size. So another number of particles,
-another key or another q compiles nothing.
+On the host one compiled program serves any number of rows, because a chunk always has the same size. So another number
+of particles, another key or another q compiles nothing. Inside a compiled program the same methods work on traced
+arrays; chunks and errors are the business of the caller.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,16 +14,67 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import HostStream, Rows, in_precision, is_double, to_host
-from ..densities import DensityLike, called, is_numpy, sampler_of
-from .evaluator import PlainDensities
+from ..core import (
+    HostStream,
+    Identity,
+    Rows,
+    Stream,
+    TracedStream,
+    in_precision,
+    is_double,
+    is_traced,
+    stream_of,
+    to_host,
+)
+from ..densities import DensityLike, called, evaluate, is_numpy, sampler_of
+from .evaluator import AbstractDensities, Evaluator, PlainDensities, forward
 from .executors import spread_of_call
-from .faults import faults_of_call
-from .identity import Identity
-from .layout import Layout, traced_layout
-from .numpy_density import check_draws, numpy_row, spread_rows
+from .layout import DerivedDensity, Layout, any_numpy, layout_of, traced_layout
+from .numpy_density import check_draws, faults_of_call, numpy_row, spread_rows
 from .pieces import COMPILED, AtMost, in_pieces
-from .traced import draws, of_rows
+
+
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class TracedDensities(PlainDensities):
+    """Evaluates inside a compiled program: `jax.vmap` around the user's density, and nothing else."""
+
+    layout: Layout = dataclasses.field(metadata={"static": True})
+
+    xp = jnp
+
+    def _evaluated(
+        self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
+    ) -> list[tuple[Any, Any]]:
+        return [of_rows(density, name, self.layout, positions, with_slopes) for name, density in densities.items()]
+
+    def _drawn(self, density: DensityLike, stream: TracedStream, num: int) -> Rows:
+        """Each draw has its key, `fold_in(key, i)`: the draws do not depend on chunks."""
+        return draws(density, self.layout, stream.key, jnp.arange(num))
+
+    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
+        return jax.vmap(functools.partial(function, tree))(*arrays)
+
+    def own(self, values: Any) -> Any:
+        return values
+
+
+def of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, with_slopes: bool) -> tuple[Any, Any]:
+    """Log densities at all rows, and their gradients or None, by `jax.vmap` of the user's function."""
+
+    def log_prob(row: Any) -> Any:
+        return evaluate(density, layout.points(row), name)
+
+    if with_slopes:
+        return jax.vmap(jax.value_and_grad(log_prob))(positions)
+    return jax.vmap(log_prob)(positions), None
+
+
+def draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
+    """Rows of the draws with the given numbers, each with its key."""
+    sample = sampler_of(density, "base")
+    return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, i))))(numbers)
+
 
 CHUNKS = (2048, 128)
 """Rows of one call of a compiled density. A call costs 60 us, and a last chunk that is not filled wastes what is
@@ -253,3 +306,52 @@ class _CompiledRows:
     def __call__(self, rows: np.ndarray) -> Any:
         with in_precision(self.parts[-1]):
             return jax.tree.map(np.asarray, self.begin(rows))
+
+
+def runs_on_host(*parts: Any) -> bool:
+    """Whether a run of these parts is stepped on the host: outside any transformation, and without an accelerator."""
+    return not is_traced(parts) and (on_cpu() or any_numpy(parts))
+
+
+def on_cpu() -> bool:
+    return jax.default_backend() == "cpu"
+
+
+def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | TracedStream:
+    """The random numbers of a run of these parts: a stream of the host, or of JAX where the run is compiled.
+
+    Args:
+        key: A key of JAX, or a stream, which is returned as it is.
+        *parts: What will run: the path, the algorithm, and arrays. A traced array among them makes the run a compiled
+            one.
+        pilots: Many short runs of a few hundred particles. They step on the host even where there is an accelerator,
+            which then evaluates the densities. Compiling their steps would take ten times as long as running them.
+
+    Returns:
+        The stream. `split` and `fold` make further ones; use each for one purpose only.
+
+    The two kinds of streams give different numbers for the same key. See [How it runs](engine.md).
+
+    Examples:
+        >>> import jax
+        >>> stream = stream_for(jax.random.key(0))
+        >>> len(stream.split(2))
+        2
+    """
+    if isinstance(key, HostStream | TracedStream):
+        return key
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
+    return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
+
+
+def evaluator_of(path: Any, stream: Stream, *, with_slopes: bool) -> Evaluator:
+    """The evaluator for a run of a path in the world of a stream; a base may choose the coordinates of the run."""
+    layout, is_host = layout_of(path), isinstance(stream, HostStream)
+    if not is_host and any_numpy((path,)):
+        raise TypeError(
+            "a density with `backend='numpy'` cannot run under `jax.jit` or `jax.vmap`: call `run` outside of them."
+        )
+    densities: AbstractDensities = HostDensities(layout, with_slopes) if is_host else TracedDensities(layout)
+    base = forward(path).base
+    return Evaluator.of(path, base.in_coordinates(densities) if isinstance(base, DerivedDensity) else densities)
