@@ -14,7 +14,7 @@ from jax.tree_util import Partial
 
 import qpaths as qp
 from qpaths import testing
-from qpaths.algorithms import bdmc, thinned
+from qpaths.algorithms import bdmc
 from qpaths.annealing import Population, anneal, loop
 from qpaths.annealing.loop import _started
 from qpaths.core.arrays import TracedStream, stream_of
@@ -344,7 +344,7 @@ def test_thinned_starts_are_draws_of_the_target(key, kernel, moves):
         draw, walks = jax.random.split(key)
         positions = 2.0 * jax.random.normal(walks, (20, 4))  # as of forward chains that are too wide
         stream = TracedStream(walks)
-        found = thinned.thinned_starts(path, target.sample(draw), moves, kernel, positions, jnp.zeros(20), stream)
+        found = bdmc.thinned_starts(path, target.sample(draw), moves, kernel, positions, jnp.zeros(20), stream)
         return found.points, found.log_ratios
 
     points, log_ratios = jax.jit(jax.vmap(starts))(jax.random.split(key, 3000))
@@ -387,11 +387,11 @@ def test_standard_error_of_walks_that_share_a_draw(key, kept, low):
             state = kept * state + (1 - kept**2) ** 0.5 * block
             starts.append(state)
         values = np.concatenate(starts)
-        errors.append(float(thinned.thinned_se(values, 3.0 - 2.0 * values)))
+        errors.append(float(bdmc.thinned_se(values, 3.0 - 2.0 * values)))
         means.append(values.mean())
     assert low < np.mean(np.abs(means) < 2 * np.array(errors)) < 0.99
     assert np.sqrt(np.mean(np.square(errors))) < 2 * np.std(means)
-    assert thinned.thinned_se(np.ones(19), np.ones(19)) == 0.0
+    assert bdmc.thinned_se(np.ones(19), np.ones(19)) == 0.0
 
 
 def test_standard_error_of_walks_that_missed_a_tail(key):
@@ -399,7 +399,7 @@ def test_standard_error_of_walks_that_missed_a_tail(key):
     values = -np.exp(1.5 * stream_of(key, host=True).generator.normal(size=(1000, 56)))
     means = values.reshape(1000, 7, 8).mean(axis=1)
     plain = few_replicas(8) * means.std(axis=1, ddof=1) / 8**0.5
-    errors = np.array([thinned.thinned_se(row, row) for row in values])
+    errors = np.array([bdmc.thinned_se(row, row) for row in values])
     off = np.abs(means.mean(axis=1) + np.exp(1.125))
     assert np.mean(off < 2 * plain) + 0.04 < np.mean(off < 2 * errors)
 
@@ -407,13 +407,13 @@ def test_standard_error_of_walks_that_missed_a_tail(key):
 def test_how_many_moves_lie_between_starts():
     """No more than a reverse chain costs, unless a number is given."""
     hmc = qp.HMC(1, 5)
-    assert thinned.thinning_of(None, 64, 3, WALK, 100) == 20
-    assert thinned.thinning_of(None, 64, 30, WALK, 100) == 60
-    assert thinned.thinning_of(None, 64, 30, WALK, 10) == 18
-    assert thinned.thinning_of(None, 64, 30, hmc, 100) == 2
-    assert thinned.thinning_of(None, 64, 30, hmc, 2) == 1
-    assert thinned.thinning_of(7, 64, 30, WALK, 2) == thinned.thinning_of(7, 64, 30, hmc, 2) == 7
-    assert thinned.thinning_of(0, 64, 30, WALK, 100) == thinned.thinning_of(None, 15, 30, WALK, 100) == 0
+    assert bdmc.thinning_of(None, 64, 3, WALK, 100) == 20
+    assert bdmc.thinning_of(None, 64, 30, WALK, 100) == 60
+    assert bdmc.thinning_of(None, 64, 30, WALK, 10) == 18
+    assert bdmc.thinning_of(None, 64, 30, hmc, 100) == 2
+    assert bdmc.thinning_of(None, 64, 30, hmc, 2) == 1
+    assert bdmc.thinning_of(7, 64, 30, WALK, 2) == bdmc.thinning_of(7, 64, 30, hmc, 2) == 7
+    assert bdmc.thinning_of(0, 64, 30, WALK, 100) == bdmc.thinning_of(None, 15, 30, WALK, 100) == 0
 
 
 def test_variance_of_a_start_that_is_remembered_and_of_one_that_is_forgotten(key):

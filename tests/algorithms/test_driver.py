@@ -15,7 +15,7 @@ import pytest
 import qpaths as qp
 from qpaths.algorithms import driver
 from qpaths.annealing import Annealing
-from qpaths.core import progress
+from qpaths.core import cost
 
 KEY = jax.random.key(3)
 
@@ -326,7 +326,7 @@ def test_lines_on_a_terminal_without_rich(monkeypatch):
 def test_many_stages_do_not_flood_the_log(monkeypatch, capsys):
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    lines = progress.Lines()
+    lines = cost.Lines()
     for stage in range(1, 10_001):
         now += 0.1
         lines(f"stage {stage}", stage / 10_000)
@@ -339,13 +339,13 @@ def test_many_stages_do_not_flood_the_log(monkeypatch, capsys):
 def test_time_left(monkeypatch):
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    clock = progress.Clock()
+    clock = cost.Clock()
     assert clock.seconds_left(10.0) is None
     now = 2.0
     assert clock.seconds_left(None) is None
     now = 4.0
     assert clock.seconds_left(8.0) == 16
-    assert progress.stages_left(3, 10, 0.2, 0.3) == 7
-    assert progress.stages_left(1, None, 0.0, 0.3) is None
-    assert progress.stages_left(4, None, 0.5, 1.0) == 0
-    assert progress.stages_left(2, None, 0.0625, 0.125) == pytest.approx(3)
+    assert cost.stages_left(3, 10, 0.2, 0.3) == 7
+    assert cost.stages_left(1, None, 0.0, 0.3) is None
+    assert cost.stages_left(4, None, 0.5, 1.0) == 0
+    assert cost.stages_left(2, None, 0.0625, 0.125) == pytest.approx(3)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import qpaths as qp
-from qpaths.annealing import on_devices
+from qpaths.annealing import population
 from qpaths.core.arrays import HostStream
 from qpaths.core.cost import Cost
 from qpaths.kernels import AbstractKernel
@@ -93,10 +93,11 @@ class _Shift(AbstractKernel):
 def test_each_particle_has_the_parameters_of_its_group(key, groups):
     evaluator, devices = evaluator_of(PATH, HostStream((1,)), with_slopes=False), tuple(jax.devices()[:1])
     positions, params = np.arange(24.0).reshape(12, 2), 100.0 * np.arange(1, groups + 1)
-    particles = on_devices.evaluated(evaluator, _Shift(), positions, devices, None)
+    particles = population.evaluated_on_devices(evaluator, _Shift(), positions, devices, None)
     np.testing.assert_allclose(particles.features.log_target, [TARGET.log_prob(row) for row in positions])
     found = [
-        on_devices.moved(evaluator, _Shift(), 0.5, particles, HostStream((2,)), params, 1, size) for size in (None, 2)
+        population.moved_on_devices(evaluator, _Shift(), 0.5, particles, HostStream((2,)), params, 1, size)
+        for size in (None, 2)
     ]
     for moved, info in found:
         np.testing.assert_allclose(moved.position, positions + np.repeat(params, 12 // groups)[:, None])
@@ -109,7 +110,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_devices(key, tmp_path, monk
     algorithm = qp.SMC(64, qp.LinearSchedule(4), qp.RandomWalk(1), devices=1)
     whole = algorithm.run(PATH, key=key)
     file = tmp_path / "run.npz"
-    steps, resample = [], on_devices.moved
+    steps, resample = [], population.moved_on_devices
 
     def interrupted(*arguments):
         steps.append(1)
@@ -118,7 +119,7 @@ def test_a_checkpoint_goes_on_with_another_number_of_devices(key, tmp_path, monk
         return resample(*arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(on_devices, "moved", interrupted)
+        patch.setattr(population, "moved_on_devices", interrupted)
         partial = qp.algorithms.drive(algorithm, PATH, key=key, checkpoint=file, progress=False)
     assert partial.status == qp.Status.UNFINISHED
     other = qp.SMC(64, qp.LinearSchedule(4), qp.RandomWalk(1), devices=jax.devices()[:1], chunk_size=7)

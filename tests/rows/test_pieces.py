@@ -13,7 +13,7 @@ from qpaths.kernels.frozen import KernelWrapper
 from qpaths.kernels.gradient import LeapfrogParams
 from qpaths.models import TrainingSettings, importance_bounds, train_vae, training
 from qpaths.recipe import Recipe
-from qpaths.rows import COMPILED, AtMost, Particles, evaluator_of, host, in_blocks, in_pieces
+from qpaths.rows import COMPILED, AtMost, Particles, backends, evaluator_of, in_blocks, in_pieces
 from qpaths.rows.backends import of_rows
 from qpaths.rows.pieces import here
 from qpaths.search import chain_measure
@@ -222,7 +222,7 @@ def test_points_of_a_heavy_density_are_evaluated_a_few_at_once(monkeypatch):
         return of_rows(density, name, layout, rows, with_slopes)
 
     qp.clear_cache()
-    monkeypatch.setattr(host, "of_rows", heavy)
+    monkeypatch.setattr(backends, "of_rows", heavy)
     evaluator = evaluator_of(PATH, HostStream((1,)), with_slopes=True)
     with pytest.warns(UserWarning, match=WORDS) as found:
         few = evaluator.particles(positions, with_slopes=True)

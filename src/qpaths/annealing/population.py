@@ -184,7 +184,7 @@ class Population(Module):
     def _evaluated(self, evaluator: Evaluator, kernel: AbstractKernel[Any], positions: Rows) -> Particles:
         """In chunks where asked; on the host evaluation is chunked by itself."""
         if self.devices is not None:
-            return _evaluated_on_devices(evaluator, kernel, positions, self.devices, self.chunk_size)
+            return evaluated_on_devices(evaluator, kernel, positions, self.devices, self.chunk_size)
         evaluate = functools.partial(evaluator.particles, with_slopes=kernel.with_slopes)
         if evaluator.xp is np:
             return evaluate(positions)
@@ -287,7 +287,7 @@ class Population(Module):
             return move(evaluator, state.beta, particles, rows, params)
 
         if self.devices is not None:
-            particles, info = _moved_on_devices(
+            particles, info = moved_on_devices(
                 evaluator, kernel, state.beta, state.particles, stream, params, self.chain_length, self.chunk_size
             )
         else:
@@ -333,7 +333,7 @@ def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, 
 # Particles that lie on several devices: positions and slopes stay there, and what the loop weighs comes to the host.
 
 
-def _evaluated_on_devices(
+def evaluated_on_devices(
     evaluator: Evaluator,
     kernel: AbstractKernel[Any],
     positions: Rows,
@@ -346,7 +346,7 @@ def _evaluated_on_devices(
     return _on_both(in_pieces(work, rows.array, chunk_size, OnDevices(devices, shared)))
 
 
-def _moved_on_devices(
+def moved_on_devices(
     evaluator: Evaluator,
     kernel: AbstractKernel[Any],
     beta: Any,
