@@ -107,7 +107,7 @@ assert abs(many.log_evidence) < 4 * many.log_evidence_se
 
 # %% [markdown]
 # What you can do: break a symmetry. If labels can be exchanged, order them in the prior. Give a larger budget. A mode
-# that no run finds appears in no verdict: see [what fools all of them](is_it_right.md#what-fools-all-of-them).
+# that no run finds appears in no verdict: see [a silent mode](how_wrong.md#a-silent-mode).
 #
 # ## Hard bounds
 #

@@ -56,4 +56,4 @@ assert rows
 #     qpaths run omniglot_bdmc --set model=paper      # 15 minutes on one H200
 #
 # `--set key=value` changes a setting, `--seeds N` the number of seeds. [Experiments](../experiments.md) lists them, and
-# says how to add your own. For more machines see [Clusters](clusters.md).
+# says how to add your own. For more machines see [Clusters](../clusters.md#sweeps).

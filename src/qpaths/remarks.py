@@ -18,8 +18,8 @@ from .core import is_traced
 class Level(enum.StrEnum):
     """What to think of an answer.
 
-    `sound` says that no check found a problem, not that there is none: see [What fools all of
-    them](tutorials/is_it_right.md#what-fools-all-of-them).
+    `sound` says that no check found a problem, not that there is none: see [How wrong is my
+    evidence?](tutorials/how_wrong.md).
 
     Examples:
         >>> Level.DOUBTFUL == "doubtful", Level.DOUBTFUL.exit_code
