@@ -4,7 +4,7 @@
 
 The rates are measured: those of `benchmarks/speed/scale.py` (`results/scale.md`), of the decoder on a GPU
 (`results/gpu.md`), and of the decoder on one core, which `--measure` repeats here. The tables are those of
-`docs/scale.md`.
+`results/scale.md`.
 """
 
 import math
