@@ -6,9 +6,10 @@ resampling small where the weights are nearly equal.
 
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float, Int
 
-from .core import AnyArray, Scalar, Stream, Vector, namespace, segment_sum
+from .core import AnyArray, Scalar, Stream, Vector, log_mean_exp, namespace, segment_sum
 
 SCHEMES = ("systematic", "stratified", "multinomial", "residual")
 
@@ -92,3 +93,27 @@ def offspring_variance(scheme: str, log_weights: Vector, ancestors: Int[AnyArray
         inside = xp.floor(begin) == xp.floor(end)
         variance = xp.where(inside, (end - begin) * (1 - (end - begin)), first * (1 - first) + last * (1 - last))
     return xp.sum(variance) / num**2
+
+
+def thinned(
+    log_weights: Float[np.ndarray, " n"], num: int
+) -> tuple[Int[np.ndarray, " num"], Float[np.ndarray, " num"]]:
+    """Return which of weighted draws to keep, `num` of them, and their new log weights.
+
+    Draws with large weights stay as they are. The others stay with a probability in proportion to their weights, and
+    get one weight that they share (Fearnhead and Clifford, 2003). No other unbiased choice changes the weights less.
+    The mean weight is that of all draws.
+    """
+    weights = np.exp(log_weights - np.max(log_weights)) if np.max(log_weights) > -np.inf else np.zeros(len(log_weights))
+    if np.count_nonzero(weights) <= num:
+        kept = np.sort(np.argsort(-weights, kind="stable")[:num])
+        return kept, log_weights[kept] + np.log(num / len(weights))
+    large, num_large = np.zeros(weights.shape, bool), -1
+    while num_large < large.sum():  # until no other weight is above the one that the rest would share
+        num_large = int(large.sum())
+        share = weights[~large].sum() / (num - num_large)
+        large |= weights > share
+    levels = np.cumsum(np.where(large, 1.0, weights / share))
+    kept = np.searchsorted(levels * (num / levels[-1]), np.arange(num) + np.random.default_rng(0).random())
+    new = np.log(np.maximum(weights[kept], share))
+    return kept, new + log_mean_exp(log_weights) - log_mean_exp(new)

@@ -1,10 +1,12 @@
 """The result of a run: the only door out of an algorithm."""
 
+import dataclasses
 import os
 import warnings
 from typing import Any, Required, TypedDict
 
 import equinox as eqx
+import jax
 import numpy as np
 from jaxtyping import Float
 
@@ -13,7 +15,12 @@ from .core import CollapsedError as CollapsedError
 from .core import Cost, Count, Point, PRNGKey, ResultArray, log_ess, namespace
 from .core import Status as Status
 from .io import Codec, read, to_jax, write
-from .remarks import Verdict
+from .remarks import Level, Verdict
+from .resampling import thinned
+
+MOST_DRAWS = 16_000
+"""Weighted draws that a file holds unless more are wanted."""
+_FEWEST_OF_ISLAND = 4
 
 
 class Stats(TypedDict, total=False):
@@ -104,6 +111,7 @@ class Result(eqx.Module):
         error_parts: Of `qpaths.evidence`: the parts of the standard error in nats, by name; see `ErrorParts`.
         unconstrained: Where `samples` are variables by name: the points of the run, on which they are functions.
         data: Digests of the observed arrays, where they are known; `qpaths.compare` looks at them.
+        drawn: Of a result from a file that holds a part of the draws: how many the run had, and what they were worth.
         origin: Of `qpaths.evidence`: the model, for further questions. Files do not hold it: see `qpaths.with_model`.
 
     Under `jax.jit` look at `status` before using any number. [The result](algorithms.md#the-result) says how to read a
@@ -133,6 +141,7 @@ class Result(eqx.Module):
     error_parts: dict[str, Any] | None = None
     unconstrained: Any = None
     data: tuple[str, ...] = eqx.field(static=True, default=())
+    drawn: tuple[int, float] | None = eqx.field(static=True, default=None)
     origin: Kept = eqx.field(static=True, default=Kept(), repr=False, metadata={"in_files": False})
 
     def __post_init__(self) -> None:
@@ -156,13 +165,13 @@ class Result(eqx.Module):
         Read ESS and acceptance as median (from smallest to largest) over the steps.
         """
         status = Status(int(self.status))
-        num, verdict = self.log_weights.shape[0], self._judged
+        verdict, (num, ess) = self._judged, self.drawn or (self.log_weights.shape[0], float(self.ess))
         counts, acceptance = self.num_evaluations, self.stats["acceptance"]
         moves = f"acceptance {_range(acceptance, '{:.0%}')}" if np.isfinite(acceptance).any() else "no moves"
         lines = [
             f"{self.algorithm}: log evidence {float(self.log_evidence):.4f} +- {float(self.log_evidence_se):.4f} "
             f"(standard error)",
-            f"  {status.message}; {num} samples, effective {float(self.ess):.0f}",
+            f"  {status.message}; {num} samples, effective {ess:.0f}",
             f"  {len(self.betas)} distributions, {moves}, ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
         ]
         lags = np.asarray(self.stats.get("log_evidence_lag", []))
@@ -178,12 +187,37 @@ class Result(eqx.Module):
             lines += [f"  {line}" for line in str(verdict).splitlines()]
         return "\n".join(lines)
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], draws: int | None = MOST_DRAWS) -> None:
         """Write the result to a file that `load_result` reads.
 
-        The format is an `.npz` archive without pickle (docs/files.md). A file that exists is replaced as a whole.
+        Args:
+            path: The file. One that exists is replaced as a whole.
+            draws: The most weighted draws to keep, in equal numbers from each island; None keeps all. The summary is
+                that of the whole run.
+
+        The format is an `.npz` archive without pickle (docs/files.md).
         """
-        write(path, "result", self, _CODEC)
+        write(path, "result", self._thinned(draws or self.log_weights.size), _CODEC, compressed=True)
+
+    def _thinned(self, most: int) -> "Result":
+        """The result with at most so many draws, of the same total weight in each island."""
+        num = self.log_weights.shape[0]
+        log_weights = np.asarray(self.log_weights, float)
+        num_islands = 1 if self.islands is None else len(self.islands["log_evidence"])
+        each, rest = divmod(num, num_islands)
+        if num <= most or rest or self.features is not None:
+            return self
+        size = max(most // num_islands, _FEWEST_OF_ISLAND)
+        islands = [thinned(own, size) for own in log_weights.reshape(num_islands, each)]
+        kept = np.concatenate([i * each + indices for i, (indices, _) in enumerate(islands)])
+        samples, unconstrained = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], (self.samples, self.unconstrained))
+        return dataclasses.replace(
+            self,
+            samples=samples,
+            unconstrained=unconstrained,
+            log_weights=np.concatenate([own for _, own in islands]).astype(self.log_weights.dtype),
+            drawn=self.drawn or (num, float(self.ess)),
+        )
 
     @property
     def known(self) -> Any:
@@ -299,7 +333,7 @@ class BoundsResult(eqx.Module):
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the bounds and both runs to a file that `load_result` reads, as `Result.save` does."""
-        write(path, "bounds", self, _CODEC)
+        write(path, "bounds", self, _CODEC, compressed=True)
 
 
 REMARKS = (
@@ -332,7 +366,27 @@ def load_result(path: str | os.PathLike[str]) -> Result | BoundsResult:
         >>> bool(load_result(file).log_evidence == result.log_evidence)
         True
     """
-    return to_jax(read(path, ("result", "bounds"), _CODEC))
+    return to_jax(read(path, ("result", "bounds"), _CODEC, verify=_check_possible))
+
+
+def _check_possible(found: Any) -> None:
+    """Raise if no run returns such a result. A number that is not finite has a verdict that says so."""
+    for result in (found.forward, found.reverse) if isinstance(found, BoundsResult) else (found,):
+        numbers = np.asarray(result.log_evidence), np.asarray(result.log_evidence_se)
+        if any(number.shape or not np.issubdtype(number.dtype, np.floating) for number in numbers):
+            raise ValueError(f"a log evidence and its error are two numbers, got {numbers[0]} and {numbers[1]}")
+        if numbers[1] < 0:
+            raise ValueError(f"a standard error is not negative, got {numbers[1]}")
+        if not np.isfinite(numbers).all() and (result.verdict is None or result.verdict.level is not Level.WRONG):
+            raise ValueError(f"the log evidence is {numbers[0]} +- {numbers[1]}, and no verdict says so")
+        num = np.shape(result.log_weights)
+        if len(num) != 1 or any(np.shape(leaf)[:1] != num for leaf in jax.tree.leaves(result.samples)):
+            raise ValueError(f"there must be one log weight for each draw, got {num}")
+        counts = dataclasses.astuple(result.num_evaluations)
+        if not all(isinstance(count, int) and count >= 0 for count in counts):
+            raise ValueError(f"numbers of evaluations are not negative, got {counts}")
+        result.summary()  # reads all else
+    found.summary()
 
 
 def _range(values: Any, form: str) -> str:

@@ -3,6 +3,7 @@
 import dataclasses
 import errno
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -16,6 +17,7 @@ import pytest
 import qpaths as qp
 from qpaths.core.cost import Cost
 from qpaths.io import Codec, read, write
+from qpaths.resampling import thinned
 
 
 def _result(samples, dtype=jnp.float64):
@@ -186,7 +188,7 @@ def test_a_full_disk_leaves_the_old_file(file, monkeypatch):
         target.write(b"PK")
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(np, "savez", full_disk)
+    monkeypatch.setattr(np, "savez_compressed", full_disk)
     with pytest.raises(OSError, match="No space left"):
         _result({"w": ARRAY}).save(file)
     _assert_same(qp.load_result(file), result)
@@ -212,3 +214,143 @@ def test_a_full_disk_leaves_what_was_there(tmp_path, monkeypatch):
     assert [path.name for path in tmp_path.iterdir()] == ["state.npz"]
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "missing" / "state.npz", "result", {}, Codec())
+
+
+def test_a_file_holds_some_thousand_draws_and_the_summary_of_all(file):
+    """Every island keeps its evidence and as many draws as the others."""
+    generator = np.random.default_rng(0)
+    log_weights = generator.normal(0.0, 1.0, (4, 1000))
+    log_weights[:, ::9] = -np.inf
+    samples = {"w": jnp.asarray(generator.normal(size=(4000, 10)))}
+    result = dataclasses.replace(
+        _result(samples), log_weights=jnp.asarray(log_weights.ravel()), islands={"log_evidence": np.zeros(4)}
+    )
+    result.save(file, draws=800)
+    loaded = qp.load_result(file)
+    assert (loaded.log_weights.shape, loaded.samples["w"].shape) == ((800,), (800, 10))
+    assert loaded.summary() == result.summary()
+    mean = np.mean(np.exp(log_weights), axis=1)
+    np.testing.assert_allclose(np.mean(np.exp(np.reshape(loaded.log_weights, (4, 200))), axis=1), mean)
+    assert set(np.asarray(loaded.samples["w"][:, 0])) <= set(np.asarray(samples["w"][:, 0]))
+    # Equal weights as nearly as can be: 800 draws of which the largest weights alone are unequal.
+    assert float(loaded.ess) > 600
+    result.save(file, draws=None)
+    _assert_same(qp.load_result(file), result)
+
+
+def test_thinned_draws_estimate_without_bias():
+    generator = np.random.default_rng(0)
+    for scale in (0.0, 1.0, 4.0):
+        log_weights, x = generator.normal(0.0, scale, 4000), generator.normal(size=4000)
+        kept, new = thinned(log_weights, 500)
+        old, weights = (np.exp(one) / np.exp(one).sum() for one in (log_weights, new))
+        assert len(set(kept)) == 500
+        # The part that is drawn has at most the variance of 500 equally weighted draws.
+        assert abs(old @ x - weights @ x[kept]) < 5 * 500**-0.5
+        np.testing.assert_allclose(np.mean(np.exp(new)), np.mean(np.exp(log_weights)))
+        assert new.max() <= log_weights.max() + np.log(4000 / 500) + 1e-9
+
+
+def test_a_file_of_ten_parameters_has_two_megabytes(file):
+    generator = np.random.default_rng(0)
+    points = {f"p{i}": generator.normal(size=10_000) for i in range(10)}
+    named = {name: np.exp(leaf) if name < "p5" else leaf for name, leaf in points.items()}
+    result = dataclasses.replace(
+        _result(named), log_weights=generator.normal(size=10_000), unconstrained=points, samples=named
+    )
+    result.save(file)
+    assert file.stat().st_size < 2e6
+    with np.load(file) as arrays:  # an array that is twice there is stored once
+        assert not any(f"unconstrained/p{i}" in arrays for i in range(5, 10))
+    np.testing.assert_array_equal(qp.load_result(file).unconstrained["p7"], points["p7"])
+
+
+def test_modes_and_links_stay(file, tmp_path):
+    result = _result(ARRAY)
+    result.save(file)
+    file.chmod(0o600)
+    link = tmp_path / "link.npz"
+    link.symlink_to(file)
+    result.save(link)
+    assert link.is_symlink()
+    assert file.stat().st_mode & 0o777 == 0o600
+    _assert_same(qp.load_result(link), result)
+    # A link under the temporary name is not written through.
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tmp_path / f".result.{os.getpid()}.part.npz").symlink_to(victim)
+    result.save(file)
+    assert victim.read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.npz", "result.npz", "victim"]
+
+
+def test_pipes_and_devices_are_no_files(tmp_path):
+    pipe = tmp_path / "pipe.npz"
+    os.mkfifo(pipe)
+    with pytest.raises(ValueError, match=r"pipe.npz` is a device or a pipe"):
+        qp.load_result(pipe)
+    with pytest.raises(OSError, match=r"pipe.npz` is a device or a pipe"):
+        _result(ARRAY).save(pipe)
+    assert pipe.is_fifo()
+    with pytest.raises(OSError, match="/dev/null` is a device"):
+        _result(ARRAY).save("/dev/null")
+
+
+def test_a_file_that_expands_to_more_than_it_says_is_not_expanded(file, monkeypatch):
+    _result(ARRAY).save(file)
+    with np.load(file) as arrays:
+        header = json.loads(str(arrays["header"]))
+    for said in ({"bytes": 1000}, {"bytes": None}):
+        changed = {name: value for name, value in (header | said).items() if value is not None}
+        np.savez_compressed(file, header=np.array(json.dumps(changed)), samples=np.zeros(10**6))
+        monkeypatch.setattr(Codec, "decode", lambda *_: pytest.fail("was read"))
+        with pytest.raises(ValueError, match=r"result.npz` is damaged.*it expands to 8,000,\d+ bytes, and says"):
+            qp.load_result(file)
+
+
+IMPOSSIBLE = {
+    "NaN": {"log_evidence": np.asarray(np.nan)},
+    "vector": {"log_evidence": np.zeros(2)},
+    "complex": {"log_evidence": np.asarray(1j)},
+    "text": {"log_evidence": "one"},
+    "negative error": {"log_evidence_se": np.asarray(-0.1)},
+    "too few weights": {"log_weights": np.zeros(3)},
+    "status": {"status": np.asarray(99)},
+    "evaluations": {"num_evaluations": Cost(-1)},
+    "verdict": {"verdict": "excellent"},
+    "stats": {"stats": {}},
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+def test_impossible_results_do_not_load(name, file):
+    """Files that somebody made by hand: each is refused with its name."""
+    result = _result(ARRAY)
+    for field, value in IMPOSSIBLE[name].items():
+        object.__setattr__(result, field, value)
+    write(file, "result", result, qp.results._CODEC)
+    with pytest.raises(ValueError, match=r"result.npz` is damaged"):
+        qp.load_result(file)
+
+
+def test_a_result_that_says_it_is_wrong_loads(file):
+    with pytest.warns(UserWarning, match="is nan"):
+        result = dataclasses.replace(_result(ARRAY), log_evidence=np.asarray(np.nan))
+    result.save(file)
+    assert qp.load_result(file).verdict.level == "wrong"
+
+
+def test_a_file_of_an_earlier_version_lacks_new_fields(file):
+    codec = Codec((_Later,))
+    write(file, "result", _Later(1), codec)
+    with np.load(file) as arrays:
+        header = json.loads(str(arrays["header"]))
+    del header["tree"]["fields"]["added"]
+    np.savez(file, header=np.array(json.dumps(header)))
+    assert read(file, ("result",), codec) == _Later(1)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Later:
+    first: int
+    added: int = 7

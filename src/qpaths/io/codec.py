@@ -81,7 +81,9 @@ class Codec(NamedTuple):
             if array.dtype.hasobject:
                 raise TypeError(f"only arrays of numbers can be stored, got {kind.__name__} at {'/'.join(names)}.")
             name = re.sub(r"[^\w/]", "_", "/".join(names))
-            while name in arrays:
+            same = (old for old, other in arrays.items() if _is_equal(array, other))
+            name = next(same, name)  # what is there twice is stored once
+            while name in arrays and not _is_equal(array, arrays[name]):
                 name += "_"
             arrays[name] = array
             return {"scalar" if isinstance(value, np.generic) else "array": name, "dtype": array.dtype.name}
@@ -96,6 +98,12 @@ class Codec(NamedTuple):
         for key, child in pairs:
             key = key if isinstance(key, int) else str(key)
             yield key, self._encode(child, (*names, str(key)), arrays)
+
+
+def _is_equal(array: np.ndarray, other: np.ndarray) -> bool:
+    """Tell whether two large arrays have the same bytes."""
+    alike = array.size > 100 and (array.dtype, array.shape) == (other.dtype, other.shape)
+    return alike and array[:1].tobytes() == other[:1].tobytes() and array.tobytes() == other.tobytes()
 
 
 def _is_same(value: Any, one: Any) -> bool:
@@ -144,8 +152,13 @@ def _fields(cls: Any) -> list[str]:
 
 
 def _instance(cls: Any, fields: dict[str, Any]) -> Any:
-    """Make an instance of a class with these fields; its own code for this does not run."""
-    if list(fields) != _fields(cls):
+    """Make an instance of a class with these fields; its own code for this does not run.
+
+    A field that an earlier version did not have keeps its default.
+    """
+    own = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+    new_ones = {field.name for field in own if field.default is not dataclasses.MISSING} - set(fields)
+    if list(fields) != [name for name in _fields(cls) if name not in new_ones]:
         raise ValueError(f"{cls.__name__} has the fields {_fields(cls)}, got {list(fields)}")
     if issubclass(cls, tuple):
         return tuple.__new__(cls, fields.values())

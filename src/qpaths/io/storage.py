@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import stat
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -24,6 +25,8 @@ from ..rows import ShardedRows
 from .codec import Codec
 from .lock import WRITING
 
+_LARGEST_HEADER, _OVERHEAD = 2**26, 2**12
+"""Bytes that a header may take, and that NumPy adds to an array at most."""
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, or one on which the user may not have more."""
 FORMAT = "qpaths-result"
@@ -40,7 +43,12 @@ _USES = {
 
 
 def write(
-    path: str | os.PathLike[str], kind: str, value: Any, codec: Codec, settings: dict[str, str] | None = None
+    path: str | os.PathLike[str],
+    kind: str,
+    value: Any,
+    codec: Codec,
+    settings: dict[str, str] | None = None,
+    compressed: bool = False,
 ) -> None:
     """Write a value; a file already there is replaced at the end.
 
@@ -50,6 +58,7 @@ def write(
         value: Any value that the codec can take apart.
         codec: The classes and objects that the reader knows.
         settings: What the reader checks before it reads the value.
+        compressed: Whether to compress the arrays. It takes about a second for 20 MB.
     """
     tree, arrays = codec.encode(value)
     header = {
@@ -59,10 +68,12 @@ def write(
         "qpaths": importlib.import_module(__package__.split(".")[0]).__version__,
         "settings": settings or {},
         "tree": tree,
+        "bytes": sum(array.nbytes for array in arrays.values()),
     }
+    save = np.savez_compressed if compressed else np.savez
     try:
         with replacing(path) as temporary, open(temporary, "wb") as file:
-            np.savez(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
+            save(file, header=np.array(json.dumps(header)), **arrays)  # type: ignore[arg-type]
     except OSError as error:
         if error.errno not in _FULL:
             raise
@@ -75,16 +86,25 @@ def write(
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """Yield a temporary file that replaces `path` when the block ends, and is removed if the block raises.
 
-    It has the suffix of `path`, since some writers add one that is missing.
+    It has the suffix of `path`, since some writers add one that is missing. The mode and the owner of a file that is
+    there stay. A link stays, and its target is replaced. Devices, pipes and the like are never replaced.
 
         with replacing("page.html") as temporary:
             temporary.write_text(content)
     """
-    path = Path(path)
+    path = Path(os.path.realpath(path))
+    before = os.stat(path) if path.exists() else None
+    if before is not None and not (stat.S_ISREG(before.st_mode) or stat.S_ISDIR(before.st_mode)):
+        raise OSError(f"`{path}` is a device or a pipe, and no file: give another name.")
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.part{path.suffix}")
     with WRITING:
         try:
+            if path.parent.is_dir():
+                temporary.unlink(missing_ok=True)  # a link of this name would be written through
+                os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+                _keep(temporary, before)
             yield temporary
+            _keep(temporary, before)
             # Without this a power failure can leave the new name with none of the new bytes.
             with open(temporary, "ab") as file:
                 os.fsync(file.fileno())
@@ -94,21 +114,46 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
                 temporary.unlink(missing_ok=True)
 
 
+def _keep(temporary: Path, before: os.stat_result | None) -> None:
+    """Give a file the owner and the mode of the one that it will replace, as far as the system allows."""
+    if before is not None:
+        with contextlib.suppress(OSError):
+            os.chown(temporary, before.st_uid, before.st_gid)
+        with contextlib.suppress(OSError):
+            os.chmod(temporary, stat.S_IMODE(before.st_mode))
+
+
 def read(
     path: str | os.PathLike[str],
     kinds: tuple[str, ...],
     codec: Codec,
     check: Callable[[dict[str, str]], None] | None = None,
+    verify: Callable[[Any], None] | None = None,
 ) -> Any:
     """Return the value in a file of one of the given kinds; a `ValueError` says why another file cannot be read.
 
     `check(settings)` may refuse a file for its settings. The codec may not know the classes of such a file.
+    `verify(value)` raises if the value is none that is ever written. The header is read before anything else.
     """
-    arrays = _arrays_in(path)
-    if "header" not in arrays:
+    with _opened(path) as archive:
+        return _value_in(path, archive, kinds, codec, check, verify)
+
+
+def _value_in(
+    path: str | os.PathLike[str],
+    archive: Any,
+    kinds: tuple[str, ...],
+    codec: Codec,
+    check: Callable[[dict[str, str]], None] | None,
+    verify: Callable[[Any], None] | None,
+) -> Any:
+    if "header" not in archive.files:
         raise ValueError(f"{_name(path)} is not a file of qpaths: it has no header. Give a file that qpaths wrote.")
     with _complaint(path):
-        header = json.loads(str(arrays["header"]))
+        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
+        if sizes["header"] > _LARGEST_HEADER:
+            raise ValueError(f"its header expands to {sizes['header']:,} bytes")
+        header = json.loads(str(archive["header"]))
         form, version, kind = header["format"], header["version"], header["kind"]
     if form != FORMAT:
         raise ValueError(f"{_name(path)} is not a file of qpaths: its format is {form!r}, not {FORMAT!r}.")
@@ -125,7 +170,13 @@ def read(
             settings = header["settings"]
         check(settings)
     with _complaint(path):
-        return codec.decode(header["tree"], arrays)
+        said, expanded = header.get("bytes", os.stat(path).st_size), sum(sizes.values()) - sizes["header"]
+        if expanded > said + _OVERHEAD * len(sizes):
+            raise ValueError(f"it expands to {expanded:,} bytes, and says {said:,}")
+        value = codec.decode(header["tree"], archive)
+        if verify is not None:
+            verify(value)
+        return value
 
 
 def to_jax(tree: Any) -> Any:
@@ -154,8 +205,11 @@ def _complaint(path: str | os.PathLike[str]) -> Any:
         ) from error
 
 
-def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Return all arrays of a file of qpaths; nothing of another archive, which may be large."""
+@contextlib.contextmanager
+def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Open an archive whose arrays are read one by one, when they are asked for."""
+    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        raise ValueError(f"{_name(path)} is a device or a pipe, and no file of qpaths: give a file that qpaths wrote.")
     with open(path, "rb") as file:
         start = file.read(4)
         if start != b"PK\x03\x04":
@@ -166,8 +220,9 @@ def _arrays_in(path: str | os.PathLike[str]) -> dict[str, Any]:
             if not zipfile.is_zipfile(file):
                 raise EOFError("its end is missing")
             file.seek(0)
-            with np.load(file, allow_pickle=False) as arrays:
-                return dict(arrays) if "header" in arrays.files else {}
+            arrays = np.load(file, allow_pickle=False)
+        with arrays:
+            yield arrays
 
 
 class Checkpoint:
