@@ -53,6 +53,7 @@ class Model:
         variables: The names and shapes of the variables that `unconstrain` needs.
         simulate: `simulate(key, x)` draws data given a point; None where the model cannot.
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
+        target: The unnormalized target, where it is evaluated in one piece and not as prior times likelihood.
 
     [Your model, by name](your_model.md) lists what models may contain. To write an adapter of your own, return one of
     these.
@@ -73,6 +74,7 @@ class Model:
     variables: dict[str, tuple[int, ...]]
     simulate: Callable[[Any, Point], Any] | None = None
     pointwise: Callable[[Point], Named] | None = None
+    target: Density | None = None
 
     @staticmethod
     def of(parts: "Parts", *, can_simulate: bool) -> "Model":

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -36,7 +36,17 @@ from .batches import CallState, file_of, findings, rate, run_batches
 from .checks import CHECKS, Run, Seen, look
 from .inputs import pace, probe
 from .limits import Ledger, Limits
-from .problem import Problem, check_faults, check_not_on_simplex, first_sentence, in_units_of, path_given, with_names
+from .problem import (
+    Problem,
+    check_faults,
+    check_not_on_simplex,
+    first_sentence,
+    in_units_of,
+    of_cube,
+    one_of,
+    path_given,
+    with_names,
+)
 
 _AGAIN_SHARE = 0.3
 """Of the budget, what must be left for another search when the draws miss known modes."""
@@ -53,6 +63,11 @@ def evidence(
     sample_prior: Sampler | None = None,
     prior: Mapping[str, Any] | None = None,
     data: PyTree | None = None,
+    prior_transform: Any = None,
+    num_parameters: int | None = None,
+    names: Sequence[str] | None = None,
+    vectorized: bool = False,
+    periodic: Sequence[str | int] = (),
     simulate: Simulator | None = None,
     path: AbstractPath[Any] | None = None,
     backend: Backend = "jax",
@@ -63,14 +78,15 @@ def evidence(
     reference: bool = True,
     faults: Literal["reject", "raise"] = "reject",
     executor: Any = None,
+    pool: Any = None,
     checkpoint: str | os.PathLike[str] | None = None,
     progress: bool = False,
 ) -> Result:
     """Compute the log evidence of a model with its standard error, posterior draws, and a verdict in plain words.
 
-    There are five ways to give a model: a `prior` of distributions by name with a `log_likelihood`; a model of
-    `qpaths.adapters` as the first argument; `log_prior`, `log_likelihood` and `sample_prior`; a `base` and a `target`;
-    or a `path`.
+    There are six ways to give a model: a `prior` of distributions by name with a `log_likelihood`; a model of
+    `qpaths.adapters` as the first argument; a `prior_transform` and a `log_likelihood`, as for nested samplers;
+    `log_prior`, `log_likelihood` and `sample_prior`; a `base` and a `target`; or a `path`.
 
     Pilots choose where to anneal from, the path, its schedule and the kernel (`qpaths.tune`); then independent
     islands of SMC run with these settings frozen, until the standard error is small enough or the budget is spent.
@@ -88,6 +104,12 @@ def evidence(
         sample_prior: `sample_prior(key)` draws one point from the prior.
         prior: A distribution for each variable, of NumPyro, SciPy or `qpaths`.
         data: What was observed. Other data of the same shape compile nothing.
+        prior_transform: Maps a point of the unit cube to the parameters, for a likelihood of these; see
+            `qpaths.adapters.from_prior_transform`.
+        num_parameters: The dimension of the cube.
+        names: The names of its parameters, in place of their number.
+        vectorized: Whether the transform and its likelihood take rows of points.
+        periodic: Parameters of the cube, by name or position, for which u = 0 and u = 1 are the same.
         simulate: `simulate(key, x)` draws data given a point. The same procedure then runs on simulated data, outside
             the budget, and bidirectional Monte Carlo bounds its error from both sides.
         path: A path from its base to its target. If it is long and has an order q, others are tried.
@@ -104,6 +126,7 @@ def evidence(
         executor: Where points are evaluated: a pool of `concurrent.futures` (processes for NumPy functions), a Dask
             `Client`, or anything with the same `submit`. The numbers do not depend on it. By default, and for points
             that cost microseconds, this process evaluates them. What a worker held that dies is evaluated again.
+        pool: The same as `executor`, as nested samplers call it. A number starts that many processes.
         progress: Whether to show the batches on standard error.
 
     Returns:
@@ -131,6 +154,9 @@ def evidence(
     ledger = Ledger(Limits.of(budget, seconds, standard_error))
     ends = {"base": base, "target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     given = ends | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
+    cube = {"num_parameters": num_parameters, "names": names, "vectorized": vectorized, "periodic": periodic}
+    given = of_cube(given, prior_transform, cube)
+    executor = one_of(executor=executor, pool=pool)
     problem = Problem.of(given, kernel, reference, simulate, backend)
     check_faults(faults)
     rejected = Faults() if faults == "reject" else None

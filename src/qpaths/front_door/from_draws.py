@@ -22,7 +22,7 @@ from ..search import BASE_SHARE
 from ..stats import bridge, effective_size, importance_log_evidence, r_hat
 from .exchange import drifting
 from .inputs import coordinate_names, listed
-from .problem import check_faults, first_fault, marked_if_blind, path_given, with_names
+from .problem import check_faults, first_fault, marked_if_blind, path_of, with_names
 
 Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]
@@ -215,7 +215,7 @@ def evidence_from_draws(
         result = dataclasses.replace(result, verdict=dataclasses.replace(verdict, chosen=(*verdict.chosen, note)))
     if named is None:
         return with_names(result, None, None)
-    path = path_given(named.prior, named.log_likelihood, named.data)
+    path = path_of(named)
     result = dataclasses.replace(result, origin=Kept(Origin(path, named, named.log_likelihood, named.data)))
     return with_names(result, named, named.data)
 
@@ -286,7 +286,7 @@ def _prepared(
     flat = jax.tree.map(lambda leaf: leaf.reshape(num_chains * num, *leaf.shape[2:]), found)
     if isinstance(model, Model):
         points = model.points(flat)
-        target: Any = path_given(model.prior, model.log_likelihood, model.data).target
+        target: Any = path_of(model).target
         inner = model.prior
     else:
         points, target, inner = flat, marked(as_density(model, "log_density"), called="log_density"), None

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..adapters import Model, from_prior
+from ..adapters import Model, from_prior, from_prior_transform
 from ..after import Origin, digests, named_by
 from ..core import (
     AnyArray,
@@ -82,6 +82,33 @@ def named_model(
     if log_likelihood is None:
         raise ValueError("`log_likelihood` must be given with `prior`: a function of the variables by name.")
     return from_prior(prior, log_likelihood, data)
+
+
+def of_cube(given: dict[str, Any], prior_transform: Any, cube: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a call with the model of a prior transform, if there is one, as the base.
+
+    `cube` are the arguments of `from_prior_transform` that say more about the transform.
+    """
+    said = [name for name, part in cube.items() if part is not None and part is not False and len(np.atleast_1d(part))]
+    if prior_transform is None:
+        if said:
+            raise ValueError(f"`{said[0]}` belongs to `prior_transform`, which is not given.")
+        return given
+    if given["log_likelihood"] is None:
+        raise ValueError("`log_likelihood` must be given with `prior_transform`: a function of the parameters.")
+    others = [name for name, part in given.items() if part is not None and name != "log_likelihood"]
+    if others:
+        raise ValueError(f"`prior_transform` says what the prior is, got also {', '.join(others)}: leave that out.")
+    model = from_prior_transform(prior_transform, given["log_likelihood"], **cube)
+    return given | {"base": model, "log_likelihood": None}
+
+
+def one_of(**given: Any) -> Any:
+    """Return the one argument that is given; an error where several are, which mean the same."""
+    found = {name: part for name, part in given.items() if part is not None}
+    if len(found) > 1:
+        raise ValueError(f"`{'` and `'.join(found)}` are the same: give one of them.")
+    return next(iter(found.values()), None)
 
 
 def check_alone(path: Any, others: dict[str, Any]) -> None:
@@ -219,6 +246,13 @@ def check_not_on_simplex(evaluator: Evaluator, stream: Stream) -> None:
             )
 
 
+def path_of(model: Model) -> AbstractPath[Any]:
+    """Return the path from the prior of a model to its target."""
+    if model.target is None:
+        return path_given(model.prior, model.log_likelihood, model.data)
+    return GeometricPath(marked(model.prior, called="log_prior"), marked(model.target, called="log_likelihood"))
+
+
 def path_given(prior: Density, likelihood: LogLikelihood, data: PyTree) -> AbstractPath[Any]:
     """Return the path from the prior to prior times likelihood; data are arrays of the target, not of the program."""
     likelihood = as_pytree(likelihood)
@@ -295,7 +329,7 @@ class Problem(NamedTuple):
         model = named_model(base, given["prior"], log_likelihood, data, others)
         if model is not None:
             likelihood, data = model.log_likelihood, model.data
-            path = path_given(model.prior, likelihood, data)
+            path = path_of(model)
         elif path is not None:
             check_alone(path, {name: part for name, part in given.items() if name != "prior"})
             reference = False

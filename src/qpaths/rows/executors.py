@@ -10,10 +10,12 @@ import contextvars
 import functools
 import inspect
 import math
+import multiprocessing
 import os
 import threading
 import time
 import uuid
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -176,9 +178,21 @@ def spread_of_call() -> OverWorkers | None:
 
 @contextlib.contextmanager
 def spread_over(executor: Any) -> Iterator[None]:
-    """Evaluate the densities of all runs inside this context over an executor; None evaluates them here."""
+    """Evaluate the densities of all runs inside this context over an executor; None evaluates them here.
+
+    A number starts that many processes, once.
+    """
     if executor is None:
         yield
+        return
+    if isinstance(executor, int):
+        # A fork needs no `if __name__ == "__main__"` in the script of the user. NumPy functions run in one.
+        method = "fork" if "fork" in multiprocessing.get_all_start_methods() else "spawn"
+        context = multiprocessing.get_context(method)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "os.fork", RuntimeWarning)
+            with concurrent.futures.ProcessPoolExecutor(executor, mp_context=context) as own, spread_over(own):
+                yield
         return
     spread = OverWorkers(Workers(executor))
     token = _current.set(spread)
