@@ -1,4 +1,7 @@
-"""Writes `docs/peers.md` and its pictures from stored rows. Every figure and every sentence is computed from them."""
+"""Writes `docs/peers.md` with its pictures, and the tables of all problems, from stored rows.
+
+Every figure and every sentence is computed from them.
+"""
 
 from benchmarks.peers.densities import PROBLEMS
 from benchmarks.peers.harness import PEERS, ROOT, adapter_of, read
@@ -6,6 +9,7 @@ from benchmarks.peers.pictures import coverage, errors_against
 from benchmarks.peers.summary import EFFORTS, OURS, best_of, cells_of
 
 PAGE = ROOT / "docs" / "peers.md"
+TABLES = ROOT / "benchmarks" / "results" / "peers.md"
 WANTED_FACTOR, WANTED_PROBLEMS = 3.0, 8
 MOST = 1000
 """Larger factors are not given: the square-root law does not hold that far."""
@@ -168,7 +172,7 @@ def details(cells, problem, titles):
             costs = [number(cell.median("evaluations")), f"{cell.median('cpu_seconds'):.1f}"]
             lines.append([titles[peer], effort, len(cell.answers), *figures, *costs])
     head = ["package", "effort", "runs", "RMS error", "median error bar", "within two", "evaluations", "CPU s"]
-    return f"### {problem}\n\n{table(head, lines)}"
+    return f"## {problem}\n\n{table(head, lines)}"
 
 
 def _with_peers(rows, machine):
@@ -191,8 +195,8 @@ def machines(rows):
     )
 
 
-def write(rows_file, page=PAGE):
-    """The page and the three pictures in `pictures/` next to it."""
+def write(rows_file, page=PAGE, tables=TABLES):
+    """The page, the three pictures in `pictures/` next to it, and the tables of settings and problems."""
     rows = read(rows_file)
     cells = cells_of(rows)
     problems = [name for name in PROBLEMS if any(problem == name for _, problem, _ in cells)]
@@ -211,20 +215,25 @@ def write(rows_file, page=PAGE):
         "## What the rows say\n\n" + "\n".join(f"- {text}" for text in verdicts(cells, problems, titles)),
         "CPU seconds of a package over those of qpaths with defaults, at equal error. Below 1 the package is ahead.",
         factors(cells, problems, titles),
-        "With fewer than five runs an error is a rough figure; the tables below give the number of runs.",
+        "With fewer than five runs an error is a rough figure. `benchmarks/results/peers.md` has the versions and "
+        "calls of all packages, and for each problem the number of runs, errors, evaluations and CPU seconds.",
         "## Error bars\n\n" + bars(cells, titles),
         "![Coverage of the error bars](pictures/peers_coverage.svg)",
         "## Error against CPU seconds\n\nFilled marks are defaults, hollow ones more effort. Marks on "
         "the upper edge were stopped.\n\n"
         "![Error against CPU seconds](pictures/peers_cpu.svg)",
         "## Error against evaluations\n\n![Error against evaluations](pictures/peers_evaluations.svg)",
-        "## Settings\n\n" + settings(titles, rows) + ("\n\n" + "\n".join(absent) if absent else ""),
         machines(rows),
-        "## All problems",
-        *(details(cells, problem, titles) for problem in problems),
         "## Run it yourself\n\n```\npython -m benchmarks.peers.run setup all\n"
         "python -m benchmarks.peers.run run --seeds 5\npython -m benchmarks.peers.run run --seeds 5 --effort more\n"
         "python -m benchmarks.peers.run report\n```",
     ]
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text("\n\n".join(part.strip() for part in parts) + "\n", encoding="utf-8")
+    details_of_all = [
+        "# Comparison with other packages: settings and problems\n\nMade by `python -m benchmarks.peers.run report`, with "
+        "[the page](../../docs/peers.md).",
+        "## Settings\n\n" + settings(titles, rows) + ("\n\n" + "\n".join(absent) if absent else ""),
+        *(details(cells, problem, titles) for problem in problems),
+    ]
+    for file, blocks in ((page, parts), (tables, details_of_all)):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n\n".join(block.strip() for block in blocks) + "\n", encoding="utf-8")

@@ -6,7 +6,8 @@
 
 `setup` makes an environment for each peer under `benchmarks/peers/.envs`. `run` answers each problem in a cold process
 of that environment on one core, and appends one row for each run to `benchmarks/results/rows/peers.jsonl`; rows that
-are there already are not run again. `report` writes `docs/peers.md` and its pictures from the rows.
+are there already are not run again. `report` writes `docs/peers.md`, its pictures and `benchmarks/results/peers.md`
+from the rows.
 """
 
 import argparse

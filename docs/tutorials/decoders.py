@@ -100,4 +100,4 @@ assert bounds.averaged().lower[0] - 0.3 < exact < bounds.averaged().upper[0] + 0
 # [Generative models](../models.md) has the details: encoders as base, weights from files, training, the released
 # protocol.
 #
-# Next: [Reproducing the paper](paper.md)
+# Next: [Experiments](../experiments.md): the paper's decoder, from one command

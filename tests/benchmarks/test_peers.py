@@ -83,8 +83,8 @@ def test_the_page_says_where_a_peer_is_ahead(tmp_path):
     rows += [{"peer": "tfp", "status": "not installed", "reason": "ERROR: none", "date": "2026-01-01"}]
     for row in rows:
         harness.append(file, row)
-    report.write(file, page)
-    text = page.read_text()
+    report.write(file, page, tmp_path / "tables.md")
+    text = page.read_text() + (tmp_path / "tables.md").read_text()
     assert "on 1 of 2 problems (wanted: 8 of 10): funnel." in text
     assert "dynesty (default) is ahead on pima: RMS error 0.1000 in 2.0 CPU s" in text
     assert "100% of 2 answers of qpaths are within two error bars. No package has a higher share." in text
@@ -103,3 +103,10 @@ def test_densities_are_those_of_the_suite():
         expected = jax.jit(jax.vmap(lambda x, other=other: (other.base.log_prob(x), other.target.log_prob(x))))(x)
         np.testing.assert_allclose((problem.log_prior(x), problem.log_target(x)), expected, rtol=2e-4, atol=1e-3)
         assert (problem.truth, problem.truth_se) == (other.truth, other.truth_se)
+
+
+def test_the_stored_page_is_that_of_the_stored_rows(tmp_path):
+    report.write(harness.ROWS, tmp_path / "peers.md", tmp_path / "tables.md")
+    again = "rows or words changed: run `python -m benchmarks.peers.run report`"
+    assert (tmp_path / "peers.md").read_text() == report.PAGE.read_text(), again
+    assert (tmp_path / "tables.md").read_text() == report.TABLES.read_text(), again
