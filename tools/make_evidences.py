@@ -16,7 +16,7 @@ HEAD = """<!-- Made by tools/make_evidences.py from benchmarks/suites/reference_
 # Reference log evidences
 
 Standard targets of the literature with their log evidence, its standard error, and how it was obtained. Use them to
-test a sampler, and check the version first: the same name often stands for two targets. All values are natural
+test a sampler, and check the version first: the same name often means two targets. All values are natural
 logarithms. An error of 0 means exact to the digits that are given.
 [reference_evidences.json](reference_evidences.json) has the same in a form that programs read.
 

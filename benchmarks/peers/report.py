@@ -229,8 +229,8 @@ def write(rows_file, page=PAGE, tables=TABLES):
         "python -m benchmarks.peers.run report\n```",
     ]
     details_of_all = [
-        "# Comparison with other packages: settings and problems\n\nMade by `python -m benchmarks.peers.run report`, with "
-        "[the page](../../docs/peers.md).",
+        "# Comparison with other packages: settings and problems\n\n"
+        "Made by `python -m benchmarks.peers.run report`, with [the page](../../docs/peers.md).",
         "## Settings\n\n" + settings(titles, rows) + ("\n\n" + "\n".join(absent) if absent else ""),
         *(details(cells, problem, titles) for problem in problems),
     ]

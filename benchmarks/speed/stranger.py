@@ -39,11 +39,11 @@ def cpu_seconds() -> float:
 
 
 def instructions(readme: str) -> tuple[str, str, str]:
-    """The install command of the README, its first example, and the example with the stranger's own data."""
-    install = re.search(r"^    (pip install .*)$", readme, flags=re.MULTILINE)
+    """The README's command that installs a clone, its first example, and the example with the stranger's own data."""
+    install = re.search(r"^    (pip install '\.[^']*')", readme, flags=re.MULTILINE)
     example = re.search(r"```python\n(.*?)```", readme, flags=re.DOTALL)
     if install is None or example is None:
-        raise ValueError("README.md must have an indented `pip install` line and a ```python block.")
+        raise ValueError("README.md must have an indented `pip install '.[...]'` line and a ```python block.")
     own, changes = re.subn(r"^y = .*$", OWN_DATA, example[1], flags=re.MULTILINE)
     if changes != 1:
         raise ValueError(f"The README's example must have one line `y = ...`, found {changes}.")

@@ -50,7 +50,7 @@ def neighbor_log_ratios(
         `log pi_i - log pi_{i+1}` at those of beta i + 1.
 
     The states need no weights, as those of `ParallelTempering` (`result.features`). See [Parallel
-    tempering](tempering.md#parallel-tempering).
+    tempering](algorithms.md#parallel-tempering).
 
     Examples:
         >>> import jax
@@ -189,7 +189,7 @@ class DerivativeMoments(NamedTuple):
         variance: The variance. It does not exist where the derivative has heavy tails.
         slope: The derivative of the mean in beta. On the geometric path it is the variance.
 
-    See [Thermodynamic integration](tempering.md#thermodynamic-integration).
+    See [Thermodynamic integration](algorithms.md#thermodynamic-integration).
 
     Examples:
         >>> DerivativeMoments(1.0, 2.0, 2.0).mean
