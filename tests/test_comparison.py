@@ -77,7 +77,7 @@ def test_different_data_are_refused():
 def test_what_is_no_evidence_is_refused():
     with pytest.raises(TypeError, match="`a` must be a `Result` of a run, got float"):
         qp.compare({"a": 1.0})
-    with pytest.raises(TypeError, match="dictionary of results by name"):
+    with pytest.raises(TypeError, match="dictionary of results by name, or the results themselves, got "):
         qp.compare({})
     with pytest.warns(UserWarning, match="`log_evidence` is -inf"):
         collapsed = _result(-np.inf, status=jnp.asarray(int(qp.Status.COLLAPSED)))
@@ -103,3 +103,34 @@ def test_data_are_known_by_their_numbers(key):
     y = np.array([0.1, 0.2, 0.3])
     assert digests({"y": y}) == digests([y.astype(np.float32)]) != digests({"y": y + 1e-3})
     assert digests(None) == ()
+
+
+def test_results_without_names():
+    """One line compares two results."""
+    one, two = _result(-10.0), _result(-12.0)
+    for table in (qp.compare(one, two), qp.compare([one, two])):
+        assert table.names == ("model 1", "model 2")
+    for wrong in ((), ({}, one), ([],)):
+        with pytest.raises(TypeError, match="dictionary of results by name, or the results themselves"):
+            qp.compare(*wrong)
+
+
+def test_names_are_shown_as_given():
+    """Brackets are no markup, and HTML no tags."""
+    names = ["gp[rbf]", "gp[matern]", "[/]", "<b>x</b>", "a_b$"]
+    table = qp.compare({name: _result(-10.0 - i) for i, name in enumerate(names)})
+    console = Console(file=io.StringIO(), width=200)
+    console.print(table)
+    text = console.file.getvalue()
+    assert all(name in text for name in names)
+    assert "<b>" not in table._repr_html_()
+    assert r"a\_b\$ &" in table.to_latex()
+
+
+def test_a_table_for_latex():
+    lines = qp.compare({"a": _result(-10.0, 0.00031), "b": _result(-12.0, 0.02)}).to_latex().splitlines()
+    assert lines[0] == r"\begin{tabular}{lrrrrrrl}"
+    assert lines[4].startswith("a & -10.00000 & 0.00031 & 0.000 & 0.000 & ")  # errors have two digits
+    assert lines[5].startswith("b & -12.000 & 0.020 & -2.000 & 0.020 & ")
+    assert lines[-1] == r"\end{tabular}"
+    assert all(line.count("&") == 7 for line in (lines[2], *lines[4:6]))

@@ -3,7 +3,7 @@
 import dataclasses
 import html
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -111,13 +111,14 @@ class Comparison:
         found: list[tuple[str, ...]] = []
         for i, (name, (low, high)) in enumerate(zip(self.names, self.intervals, strict=True)):
             difference, error = self.log_bayes_factor(name, self.names[0])
+            own = float(self.log_evidence_se[i])
             found.append(
                 (
                     name,
-                    f"{self.log_evidence[i]:.3f}",
-                    f"{self.log_evidence_se[i]:.3f}",
-                    f"{difference:.3f}",
-                    f"{error:.3f}",
+                    f"{self.log_evidence[i]:.{_digits(own)}f}",
+                    f"{own:.{_digits(own)}f}",
+                    f"{difference:.{_digits(error)}f}",
+                    f"{error:.{_digits(error)}f}",
                     f"{self.probabilities[i]:.3g}",
                     f"{low:.3g} to {high:.3g}",
                     self.levels[i] or "none",
@@ -136,11 +137,12 @@ class Comparison:
     def __rich__(self) -> Any:
         from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
         table = Table(*_HEADER)
         for row in self.rows():
-            table.add_row(*row)
-        return Group(table, self.conclusion)
+            table.add_row(*map(Text, row))  # brackets in names are no markup
+        return Group(table, Text(self.conclusion))
 
     def _repr_html_(self) -> str:
         def line(cells: tuple[str, ...], tag: str) -> str:
@@ -148,6 +150,14 @@ class Comparison:
 
         body = "".join(line(row, "td") for row in self.rows())
         return f"<table>{line(_HEADER, 'th')}{body}</table><p>{html.escape(self.conclusion)}</p>"
+
+    def to_latex(self) -> str:
+        """Return the table for LaTeX, with the rules of the package `booktabs`."""
+        special = {char: f"\\{char}" for char in "&%$#_{}"} | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}"}
+        escapes = str.maketrans(special | {"^": r"\textasciicircum{}"})
+        lines = [" & ".join(cell.translate(escapes) for cell in row) + r" \\" for row in (_HEADER, *self.rows())]
+        head = rf"\begin{{tabular}}{{l{'r' * (len(_HEADER) - 2)}l}}"
+        return "\n".join([head, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"])
 
     def to_pandas(self) -> Any:
         """Return a data frame with one row for each model, the numbers in full."""
@@ -170,11 +180,12 @@ class Comparison:
         return pandas.DataFrame(columns, index=pandas.Index(self.names, name="model"))
 
 
-def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
+def compare(*results: Results | Result, prior: Probabilities | None = None) -> Comparison:
     """Compare models by their evidence.
 
     Args:
-        results: Results by the names of the models.
+        *results: A dictionary of results by the names of the models; or the results themselves, which are called
+            "model 1", "model 2" and so on.
         prior: Prior probabilities of the models, which are made to sum to 1; equal ones by default.
 
     Results on different data cannot be compared. That is an error where the results know their data: those of
@@ -198,9 +209,8 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
         >>> bool(abs(difference) < 5 * error)  # two runs on one problem
         True
     """
-    if not isinstance(results, Mapping) or not results:
-        raise TypeError(f"`results` must be a dictionary of results by name, got {results!r}.")
-    for name, result in results.items():
+    given = _by_name(results)
+    for name, result in given.items():
         if not isinstance(result, Result):
             raise TypeError(f"`{name}` must be a `Result` of a run, got {type(result).__name__}.")
         if int(result.status) not in (Status.OK, Status.UNFINISHED) or not np.isfinite(float(result.log_evidence)):
@@ -208,15 +218,32 @@ def compare(results: Results, prior: Probabilities | None = None) -> Comparison:
                 f"`{name}` has no evidence to compare ({Status(int(result.status)).message}): run it again, or leave "
                 f"it out."
             )
-    _check_same_data(results)
-    names = sorted(results, key=lambda name: -float(results[name].log_evidence))
+    _check_same_data(given)
+    names = sorted(given, key=lambda name: -float(given[name].log_evidence))
     return Comparison(
         names=tuple(names),
-        log_evidence=np.array([float(results[name].log_evidence) for name in names]),
-        log_evidence_se=np.array([float(results[name].log_evidence_se) for name in names]),
+        log_evidence=np.array([float(given[name].log_evidence) for name in names]),
+        log_evidence_se=np.array([float(given[name].log_evidence_se) for name in names]),
         log_prior=_log_prior(names, prior),
-        levels=tuple(_level(results[name]) for name in names),
+        levels=tuple(_level(given[name]) for name in names),
     )
+
+
+def _digits(error: float) -> int:
+    """Return how many decimals to show: three, or more if a standard error has fewer than two digits by then."""
+    return min(max(3, 1 - math.floor(math.log10(error))), 6) if 0 < error < math.inf else 3
+
+
+def _by_name(results: Sequence[Any]) -> dict[str, Any]:
+    """Return results by the names of their models, which may be given as they are or in one container."""
+    first = results[0] if len(results) == 1 else results
+    if isinstance(first, Mapping) and first:
+        return dict(first)
+    results = first if isinstance(first, list | tuple) else results
+    if not results or any(isinstance(result, Mapping) for result in results):
+        kinds = ", ".join(type(result).__name__ for result in results) or "nothing"
+        raise TypeError(f"`compare` takes a dictionary of results by name, or the results themselves, got {kinds}.")
+    return {f"model {i + 1}": result for i, result in enumerate(results)}
 
 
 def _level(result: Result) -> str:

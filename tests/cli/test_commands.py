@@ -1,9 +1,9 @@
 """The command line, as a user calls it."""
 
+import math
 import runpy
 import subprocess
 import sys
-import warnings
 
 import pytest
 from typer.testing import CliRunner
@@ -40,16 +40,14 @@ def test_evidence_of_a_file(tmp_path):
     assert abs(float(result.log_evidence) + 2.4094) < 5 * float(result.log_evidence_se)
     assert (tmp_path / "out" / "posterior.png").read_bytes().startswith(b"\x89PNG")
     model.write_text(model.read_text().replace("jax.random.normal", "3 * jax.random.normal"))
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always")
-        done = _call("evidence", model, "--budget", 20_000, "--out", tmp_path / "wrong")
-    assert any("does not draw from its density" in str(warning.message) for warning in found)
+    done = _call("evidence", model, "--budget", 2e4, "--out", tmp_path / "wrong")
+    assert done.output.count("does not draw from its density") == 1
     assert done.exit_code == 4, done.output
     assert "verdict: wrong" in done.output
     model.write_text("log_prior = log_likelihood = abs\n")
     done = _call("evidence", model)
     assert done.exit_code == 2
-    assert "must define the function `sample_prior`" in done.output
+    assert "has no function `sample_prior`" in done.output
     done = _call("evidence", tmp_path / "none.py")
     assert done.exit_code == 2
     assert "there is no file" in done.output
@@ -110,7 +108,7 @@ def test_models_of_files_are_compared(tmp_path):
         ("model = 3", "must be a NumPyro model"),
         (NUMPYRO_FILE.format(data="[1.0]").replace("args", "unused"), "must define `args` or `kwargs`"),
         (NUMPYRO_FILE.format(data="[float('nan')]"), "observed site `y` has 1 NaN"),
-        (PRIOR_FILE.replace("def log_likelihood", "def likelihood"), "must define the function `log_likelihood`"),
+        (PRIOR_FILE.replace("def log_likelihood", "def likelihood"), "has no function `log_likelihood`"),
         (PRIOR_FILE.replace("dist.HalfNormal(1.0)", "1.0"), "prior of `sigma` must be a distribution"),
     ],
 )
@@ -119,6 +117,60 @@ def test_mistakes_in_a_model_file(tmp_path, text, message):
     done = _call("evidence", tmp_path / "model.py", "--out", tmp_path / "out")
     assert done.exit_code == 2, done.output
     assert message in " ".join(done.output.split())
+
+
+def test_a_changed_model_starts_anew(tmp_path):
+    """The loop of everybody: edit the file and run again."""
+    model, out = tmp_path / "model.py", tmp_path / "out"
+    for data in ("[1.2, 0.4]", "[2.0, 2.0]"):
+        model.write_text(NUMPYRO_FILE.format(data=data))
+        done = _call("evidence", model, "--budget", 20_000, "--out", out)
+        assert done.exit_code == 0, done.output
+    assert "has changed: starting anew" in done.output
+    assert (out / "checkpoint-before.npz").exists()
+    # Two observations at 2 with variance 1, and a mean with variance 4: their covariance is 1 on the diagonal, plus 4.
+    truth = -math.log(2 * math.pi) - 0.5 * math.log(9) - 0.5 * 8 / 9
+    assert abs(float(qp.load_result(out / "result.npz").log_evidence) - truth) < 0.05
+    (out / "checkpoint.npz").write_bytes(b"none of ours")
+    done = _call("evidence", model, "--budget", 20_000, "--out", out)
+    assert done.exit_code == 2
+    assert "`--fresh` starts anew, and `--out DIR`" in " ".join(done.output.split())
+    done = _call("evidence", model, "--budget", 20_000, "--out", out, "--fresh", "--seed", 1)
+    assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("sum()", "sum( "), "line 9"),
+        (("data = jnp", "data = jnq"), "line 6"),
+        (("dist.Normal(0, p", "undefined(0, p"), "line 9: `log_likelihood` does not take"),
+    ],
+)
+def test_errors_in_a_model_file_have_their_line(tmp_path, change, message):
+    (tmp_path / "model.py").write_text(PRIOR_FILE.replace(*change))
+    done = _call("evidence", tmp_path / "model.py", "--out", tmp_path / "runs" / "out")
+    assert done.exit_code == 2, done.output
+    assert f"model.py, {message}" in " ".join(done.output.split())
+    assert not (tmp_path / "runs").exists()  # nothing is left of a run that failed
+
+
+def test_a_picture_that_fails_is_a_warning(tmp_path, monkeypatch):
+    model = tmp_path / "$\\frac{$[x].py"
+    model.write_text(PRIOR_FILE.replace('"sigma"', '"$_{"'))
+    done = _call("evidence", model, "--budget", 20_000, "--out", tmp_path / "fine")
+    assert done.exit_code == 0, done.output
+    assert len(list((tmp_path / "fine").glob("*.png"))) == 2
+
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("qpaths.cli.model_file.plot_posterior", fails)
+    with pytest.warns(UserWarning, match="posterior.png could not be drawn .*No space left.*the result is stored"):
+        done = _call("evidence", model, "--budget", 20_000, "--out", tmp_path / "full")
+    assert done.exit_code == 0, done.output
+    assert "log evidence" in done.output
+    assert (tmp_path / "full" / "run.png").exists()
 
 
 def test_help_is_shown_without_arguments():
@@ -175,7 +227,10 @@ def test_commands_of_the_paper_say_how_to_install_them(command, monkeypatch):
             ["evidence", "ends.py"],
             "ends.py calls sys.exit(3): it must only define `model`, `prior` and `log_likelihood`, or",
         ),
-        (["evidence", "fails.py"], "qpaths: `log_likelihood` raised RuntimeError at the point rate = "),
+        (
+            ["evidence", "fails.py"],
+            "qpaths: fails.py, line 4: `log_likelihood` raised RuntimeError at the point rate = ",
+        ),
     ],
 )
 def test_errors_are_one_line_and_code_2(arguments, words, tmp_path, monkeypatch):

@@ -62,13 +62,14 @@ def draw_to_files() -> None:
 def evidence(
     model: Annotated[Path, typer.Argument(metavar="MODEL.py", help="A Python file that defines the model.")],
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
-    budget: Annotated[int | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
+    budget: Annotated[float | None, typer.Option(help="Evaluations of the likelihood, a gradient as two.")] = None,
     seconds: Annotated[float | None, typer.Option(help="Stop after this time, counted from the start.")] = None,
     standard_error: Annotated[float | None, typer.Option(help="Stop at this standard error.")] = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for the result and the pictures.", show_default="out/MODEL"),
     ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Start anew, whatever the folder holds.")] = False,
 ) -> None:
     """Compute the log evidence of your own model.
 
@@ -79,15 +80,16 @@ def evidence(
     `log_likelihood(p, data)`);
     - `log_prior(x)`, `log_likelihood(x)` and `sample_prior(key)` for one point `x`.
 
-    After an interruption the same command continues from its folder. The exit code is 0 if the answer looks sound, 3 if
-    it is doubtful, 4 if it is wrong, and 2 for an error.
+    After an interruption the same command continues from its folder. After a change of the model it starts anew. The
+    exit code is 0 if the answer looks sound, 3 if it is doubtful, 4 if it is wrong, and 2 for an error.
     """
     use_double_precision()
     draw_to_files()
     from .model_file import run_model_file
 
+    budget = int(budget) if budget is not None and budget.is_integer() else budget
     limits = {"budget": budget, "seconds": seconds, "standard_error": standard_error}
-    level = run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem)
+    level = run_model_file(model, seed=seed, limits=limits, folder=out or Path("out") / model.stem, fresh=fresh)
     raise typer.Exit(level.exit_code)
 
 

@@ -9,7 +9,13 @@ The file defines one of
 It is run as a script with another name than `__main__`, so that code under `if __name__ == "__main__":` is left out.
 """
 
+import contextlib
+import difflib
+import os
 import runpy
+import sys
+import traceback
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +26,7 @@ import matplotlib.pyplot as plt
 from ..adapters import Model, from_numpyro, from_prior, from_pymc
 from ..comparison import compare
 from ..front_door import evidence
+from ..io import OtherRunError
 from ..plotting import plot_compare, plot_posterior, plot_run
 from ..remarks import Level
 from ..results import Result, load_result
@@ -30,7 +37,7 @@ _WANTED = "`model`, `prior` and `log_likelihood`, or log_prior, log_likelihood a
 _RESULT = "result.npz"
 
 
-def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path) -> Level:
+def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Path, fresh: bool) -> Level:
     """Run `qpaths.evidence` on the model of a file, print the summary, and return the level of the verdict.
 
     Args:
@@ -38,30 +45,69 @@ def run_model_file(model: Path, *, seed: int, limits: dict[str, Any], folder: Pa
         seed: The seed of the random numbers.
         limits: Keyword arguments of `evidence` that limit the run, such as `budget`.
         folder: Where the result, the pictures and the checkpoint go. A call that is interrupted continues from there.
+        fresh: Whether to start anew nevertheless. A changed model or seed always does.
     """
-    parts = load_model(model)
-    folder.mkdir(parents=True, exist_ok=True)
     checkpoint = folder / "checkpoint.npz"
     tell(lambda: _stored(checkpoint))
-    result = evidence(
-        **parts,
-        key=jax.random.key(seed),
-        **limits,
-        checkpoint=checkpoint,
-        progress=True,
-    )
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    try:
+        parts = load_model(model)
+        folder.mkdir(parents=True, exist_ok=True)
+        if fresh:
+            checkpoint.unlink(missing_ok=True)
+        result = _evidence(parts, checkpoint, key=jax.random.key(seed), **limits)
+    except Exception as error:
+        for path in missing:
+            with contextlib.suppress(OSError):  # it is not empty, or was never made
+                path.rmdir()
+        line = _line_in(model, error)
+        if line is None or str(error).startswith(str(model)):
+            raise
+        is_ours = type(error).__module__.split(".")[0] == __name__.split(".")[0]
+        kind = "" if is_ours else f"{type(error).__name__}: "
+        raise ValueError(f"{model}, line {line}: {kind}{error}") from error
     result.save(folder / _RESULT)
-    pictures = {"posterior.png": plot_posterior(result), "run.png": plot_run(result)}
-    value, error = float(result.log_evidence), float(result.log_evidence_se)
-    for name, axes in pictures.items():
-        figure = axes.flat[0].figure
-        figure.suptitle(f"{model.stem}: log evidence {value:.3f} +- {error:.3f}")
-        figure.savefig(folder / name, dpi=160)
-        plt.close(figure)
     print(result.summary())
     print(f"Result: {(folder / _RESULT).resolve()}")
-    print(f"Pictures: {', '.join(str((folder / name).resolve()) for name in pictures)}")
+    for name, plot in {"posterior.png": plot_posterior, "run.png": plot_run}.items():
+        try:
+            figure = plot(result).flat[0].figure
+            figure.suptitle(f"{model.stem}: {figure.get_suptitle()}", fontsize="medium", parse_math=False)
+            figure.savefig(folder / name, dpi=160)
+            plt.close(figure)
+            print(f"Picture: {(folder / name).resolve()}")
+        except Exception as error:
+            warnings.warn(f"{folder / name} could not be drawn ({error}); the result is stored.", stacklevel=2)
     return result.verdict.level  # type: ignore[union-attr]
+
+
+def _evidence(parts: dict[str, Any], checkpoint: Path, **settings: Any) -> Result:
+    """Run `evidence`, and start anew if the checkpoint is that of another model or seed."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="evidence: ")  # the summary says it
+        try:
+            return evidence(**parts, **settings, checkpoint=checkpoint, progress=True)
+        except OtherRunError:
+            before = checkpoint.with_stem("checkpoint-before")
+            os.replace(checkpoint, before)
+            print(f"the model or the seed has changed: starting anew ({before} is what was there)", file=sys.stderr)
+            return evidence(**parts, **settings, checkpoint=checkpoint, progress=True)
+        except ValueError as error:
+            if str(checkpoint) not in str(error):
+                raise
+            raise ValueError(f"{error} `--fresh` starts anew, and `--out DIR` takes another folder.") from error
+
+
+def _line_in(model: Path, error: BaseException | None) -> int | None:
+    """Return the last line of a file that an error, or what caused it, came through."""
+    found = None
+    while error is not None:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == str(model)]
+        own = error.lineno if isinstance(error, SyntaxError) and error.filename == str(model) else None
+        found = own or (lines[-1] if lines else found)
+        error = error.__cause__ or error.__context__
+    return found
 
 
 def _stored(checkpoint: Path) -> str:
@@ -86,7 +132,8 @@ def load_model(model: Path) -> dict[str, Any]:
             f"`if __name__ == '__main__':`."
         ) from error
     except Exception as error:
-        raise ValueError(f"{model} cannot be run as Python ({type(error).__name__}: {error}).") from error
+        line = f", line {_line_in(model, error)}" if _line_in(model, error) else ""
+        raise ValueError(f"{model}{line}: the file cannot be run ({type(error).__name__}: {error}).") from error
     try:
         if "model" in found:
             return {"base": _whole_model(model, found)}
@@ -99,7 +146,9 @@ def load_model(model: Path) -> dict[str, Any]:
 
 def _function(model: Path, found: dict[str, Any], name: str) -> Any:
     if not callable(found.get(name)):
-        raise ValueError(f"{model} must define the function `{name}`; see `qpaths evidence --help`.")
+        near = difflib.get_close_matches(name, found, 1, 0.7) or difflib.get_close_matches("prior", found, 1, 0.7)
+        hint = f" It has `{near[0]}`: is that name meant?" if near else ""
+        raise ValueError(f"{model} must define {_WANTED}, and has no function `{name}`.{hint}")
     return found[name]
 
 

@@ -3,6 +3,7 @@ from .codec import classes_around as classes_around
 from .codec import parts_of as parts_of
 from .lock import WRITING as WRITING
 from .storage import Checkpoint as Checkpoint
+from .storage import OtherRunError as OtherRunError
 from .storage import by_name as by_name
 from .storage import check_folder as check_folder
 from .storage import read as read

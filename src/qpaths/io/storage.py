@@ -225,6 +225,10 @@ def _opened(path: str | os.PathLike[str]) -> Iterator[Any]:
             yield arrays
 
 
+class OtherRunError(ValueError):
+    """A checkpoint belongs to another model, or to other settings."""
+
+
 class Checkpoint:
     """The file of one call, with all that determines its numbers. Without a path it keeps nothing.
 
@@ -282,7 +286,7 @@ class Checkpoint:
 
         if not jax.tree.all(jax.tree.map(close, stored, now)):
             first = [jax.tree.map(lambda leaf: np.ravel(leaf)[0], features) for features in (now, stored)]
-            raise ValueError(
+            raise OtherRunError(
                 f"`checkpoint` {os.fspath(self.path)} belongs to other densities: at a stored point they give "
                 f"{first[0]}, and then they gave {first[1]}. Give the same model and data, or another file."
             )
@@ -318,7 +322,7 @@ class Checkpoint:
         for name in self.settings | before:
             old, new = before.get(name, "missing"), self.settings.get(name, "missing")
             if old != new:
-                raise ValueError(
+                raise OtherRunError(
                     f"`checkpoint` {os.fspath(self.path or '')} belongs to another run: `{name}` was {_short(old)}, "
                     f"and is {_short(new)}. Give the same settings to go on, or another file to start anew."
                 )
