@@ -15,6 +15,8 @@ from . import schedules as schedules
 from . import search as search
 from . import stats as stats
 from . import testing as testing
+from .after import compare_many as compare_many
+from .after import evidence_many as evidence_many
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC

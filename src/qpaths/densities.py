@@ -192,7 +192,8 @@ def as_density(value: Any, name: str) -> DensityLike:
     """`value` itself if it has a `log_prob`, a `Density` around it if it is a function."""
     if hasattr(value, "log_prob"):
         # An object that jax does not know as a pytree is closed over, so that plain `jax.jit` accepts the path.
-        is_leaf = jax.tree.leaves(value) == [value]
+        leaves = jax.tree.leaves(value)
+        is_leaf = len(leaves) == 1 and leaves[0] is value
         return Density(value.log_prob, getattr(value, "sample", None)) if is_leaf else value
     if callable(value):
         return Density(value)

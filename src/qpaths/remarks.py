@@ -322,6 +322,10 @@ class Finding(Kind):
         "too many to count them as points without mass; mend the function there"
     )
     LARGE_ERROR = "the standard error of {error:.2g} nats is above {most:g} and says little: give a larger budget"
+    AUDIT = (
+        "for data set {number} `evidence` gives another answer than weighted draws, by {apart:.2g} nats, and so it may "
+        "for others: the posteriors may have modes that ascents miss; call `evidence` for each data set"
+    )
     HEAVY_WEIGHTS = (
         "the weights have a heavy tail (Pareto index {tail_index:.2f}): the base has lighter tails than the target, "
         "and mass far out is missing; give a wider base, or reparameterize the model"
@@ -362,6 +366,8 @@ class AfterNote(Kind):
         "carried from the draws without the new data, in {num_steps} steps; the log predictive density of the new data "
         "is {predictive:.4f} +- {predictive_se:.4f}"
     )
+    WEIGHED = "{num} weighted draws of a fitted reference, worth {ess:.0%} of as many (Pareto index {tail_index:.2f})"
+    NOT_REACHED = "the call ended before this data set"
 
 
 class DrawsFinding(Kind):

@@ -2,5 +2,9 @@ from .carry import Ensemble as Ensemble
 from .given import Given as Given
 from .given import digests as digests
 from .given import named_by as named_by
+from .many import ManyComparison as ManyComparison
+from .many import ManyResults as ManyResults
+from .many import compare_many as compare_many
+from .many import evidence_many as evidence_many
 from .origin import Origin as Origin
 from .polish import EqualDraws as EqualDraws

@@ -38,6 +38,7 @@ _USES = {
     "decoder bounds": "read it with `qpaths.models.load_bounds`",
     "checkpoint": "go on from it with `qpaths.drive(..., checkpoint=...)`",
     "evidence": "go on from it with `qpaths.evidence(..., checkpoint=...)`",
+    "many": "go on from it with `qpaths.evidence_many(..., checkpoint=...)`",
     "training": "go on from it with `qpaths.models.train_vae(..., checkpoint=...)`",
 }
 

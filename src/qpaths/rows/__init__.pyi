@@ -18,6 +18,7 @@ from .evaluator import Evaluator as Evaluator
 from .evaluator import OneDensity as OneDensity
 from .evaluator import Particles as Particles
 from .evaluator import PlainDensities as PlainDensities
+from .executors import spread_of_call as spread_of_call
 from .executors import spread_over as spread_over
 from .executors import together as together
 from .layout import DerivedDensity as DerivedDensity
