@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
-from .core import Cost, is_traced
+from .core import AnyArray, Cost, RandomKey, is_traced
 from .kernels import AbstractKernel
 from .remarks import Remark
 from .schedules import AbstractSchedule
@@ -55,7 +55,7 @@ class Recipe(eqx.Module):
     def __iter__(self) -> Iterator[Any]:
         yield from (self.path, self.schedule, self.kernel)
 
-    def run(self, algorithm: Any, num: int, *arguments: Any, key: Any, **settings: Any) -> Any:
+    def run(self, algorithm: Any, num: int, *arguments: Any, key: RandomKey, **settings: Any) -> Any:
         """The result of an algorithm with `num` particles or chains.
 
         `arguments` are those that `algorithm.run` takes after the path, `settings` those of its constructor:
@@ -64,7 +64,7 @@ class Recipe(eqx.Module):
         return algorithm(num, self.schedule, self.kernel, **settings).run(self.path, *arguments, key=key)
 
     @property
-    def betas(self) -> Any:
+    def betas(self) -> AnyArray:
         """Those of a fixed schedule, as every tuned one is."""
         return self.schedule.betas  # type: ignore[attr-defined]
 
@@ -75,7 +75,7 @@ class Recipe(eqx.Module):
 
     @property
     def cost_per_particle(self) -> Cost:
-        """What one particle or chain costs, fits of the kernel not counted."""
+        """Cost of one particle or chain costs, fits of the kernel not counted."""
         return self.kernel.start_cost(1) + self.num_steps * self.kernel.num_steps * self.kernel.cost
 
 

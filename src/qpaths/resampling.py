@@ -4,8 +4,6 @@ Douc, Cappe and Moulines (2005) compare them. All are unbiased, and all but the 
 resampling small where the weights are nearly equal.
 """
 
-from typing import Any
-
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -73,7 +71,7 @@ def offspring_variance(scheme: str, log_weights: Vector, ancestors: Int[AnyArray
     xp = namespace(log_weights)
     weights = _normalized(log_weights)
 
-    def by_family(values: Any) -> Any:
+    def by_family(values: AnyArray) -> AnyArray:
         return segment_sum(values, ancestors, weights.size)
 
     share = by_family(weights)

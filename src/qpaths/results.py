@@ -11,8 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from . import remarks
+from .core import AnyArray, Cost, Count, Features, Point, PRNGKey, ResultArray, log_ess, namespace
 from .core import CollapsedError as CollapsedError
-from .core import Cost, Count, Point, PRNGKey, ResultArray, log_ess, namespace
 from .core import Status as Status
 from .io import Codec, read, to_jax, write
 from .remarks import Level, Verdict
@@ -50,9 +50,9 @@ class Stats(TypedDict, total=False):
     """Mean over the particles of the log increment of their weights."""
     increment_variance: ResultArray
     length: ResultArray
-    """Of the step (`qpaths.schedules.step_length`)."""
+    """Length of the step (`qpaths.schedules.step_length`)."""
     num_ancestors: ResultArray
-    """How many of the first particles have descendants."""
+    """Number of the first particles that have descendants."""
     derivative_mean: ResultArray
     """Weighted mean of the path's derivative in beta."""
     derivative_variance: ResultArray
@@ -91,7 +91,7 @@ class Kept:
 
 
 class Result(eqx.Module):
-    """What a run found; every algorithm returns one.
+    """Result of a run; every algorithm returns one.
 
     Attributes:
         log_evidence: The estimate of log Z of the path's target, for a normalized base.
@@ -134,12 +134,12 @@ class Result(eqx.Module):
     status: Count
     num_evaluations: Cost = eqx.field(static=True)
     algorithm: str = eqx.field(static=True)
-    features: Any = None
+    features: Features = None
     verdict: Verdict | None = eqx.field(static=True, default=None)
-    """What `qpaths.evidence` says of the run: what was chosen and why, what looks unreliable, what to do about it."""
+    """Choices, doubts and advice from `qpaths.evidence`."""
     islands: dict[str, Any] | None = None
     error_parts: dict[str, Any] | None = None
-    unconstrained: Any = None
+    unconstrained: Point | None = None
     data: tuple[str, ...] = eqx.field(static=True, default=())
     drawn: tuple[int, float] | None = eqx.field(static=True, default=None)
     origin: Kept = eqx.field(static=True, default=Kept(), repr=False, metadata={"in_files": False})
@@ -319,7 +319,7 @@ class BoundsResult(eqx.Module):
 
     @property
     def num_evaluations(self) -> Cost:
-        """Of both directions and of the pilot."""
+        """Cost of both directions and of the pilot."""
         return self.forward.num_evaluations + self.reverse.num_evaluations
 
     def summary(self) -> str:
@@ -389,7 +389,7 @@ def _check_possible(found: Any) -> None:
     found.summary()
 
 
-def _range(values: Any, form: str) -> str:
+def _range(values: AnyArray, form: str) -> str:
     """The median of some values, with the smallest and largest where they differ."""
     values = np.asarray(values)
     values = values[np.isfinite(values)]

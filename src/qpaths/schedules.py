@@ -193,7 +193,7 @@ class AdaptiveSchedule(AbstractSchedule):
             )
 
 
-def check_betas(betas: Any) -> None:
+def check_betas(betas: AnyArray) -> None:
     """Raise unless concrete betas increase strictly from 0 to 1."""
     values = np.asarray(betas)
     shown = np.array2string(values, threshold=8, precision=6)
@@ -215,7 +215,7 @@ def _check_num(num: int) -> None:
         raise ValueError(f"`num` must be at least 2, got {num}: it counts distributions, endpoints included.")
 
 
-def _between_ends(betas: Any) -> Any:
+def _between_ends(betas: AnyArray) -> AnyArray:
     """The betas with 0 and 1 themselves at the ends."""
     xp = namespace(betas)
     return xp.concatenate([xp.zeros(1, betas.dtype), betas[1:-1], xp.ones(1, betas.dtype)])
@@ -259,7 +259,7 @@ def step_length(log_weights: Vector, increments: Vector) -> Scalar:
 
 
 def _step_length_of_equals(increments: np.ndarray) -> np.float64:
-    """As `step_length`, for particles of equal weight."""
+    """Compute `step_length` for particles of equal weight."""
     largest = np.max(increments)
     if not np.isfinite(largest):
         return np.float64(np.nan if largest == np.inf else np.inf)
@@ -330,13 +330,13 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
     beta = xp.asarray(beta)
     eps = xp.finfo(beta.dtype).eps
 
-    def distance(new_beta: Any) -> Any:
+    def distance(new_beta: AnyArray) -> AnyArray:
         return step_length(log_weights, log_ratio(new_beta)).astype(beta.dtype)
 
     wanted = xp.sqrt(-xp.log(xp.asarray(target_ess, beta.dtype)))
     aim = wanted * (1 - 0.5 * eps**0.5)  # a little too close, so that the search ends on the right side
 
-    def unsettled(bracket: _Bracket) -> Any:
+    def unsettled(bracket: _Bracket) -> AnyArray:
         settled = bracket.low_distance >= wanted * (1 - eps**0.5)
         middle = 0.5 * (bracket.low + bracket.high)  # equal to one of the two where they are neighbors
         return (bracket.num_steps < 128) & ~settled & (middle > bracket.low) & (middle < bracket.high)
@@ -382,12 +382,12 @@ def next_beta(log_ratio: Callable[[Any], Any], beta: Scalar, log_weights: Vector
 class _Bracket(NamedTuple):
     """Two betas with the answer between them, and how far the weights are apart at each."""
 
-    num_steps: Any
-    low: Any
-    high: Any
-    low_distance: Any
-    low_value: Any
+    num_steps: AnyArray
+    low: AnyArray
+    high: AnyArray
+    low_distance: AnyArray
+    low_value: AnyArray
     """Distance minus the one that is aimed at, perhaps made smaller for the interpolation."""
-    high_value: Any
-    streak: Any
-    """How many steps have found `low` since one found `high`; negative the other way round."""
+    high_value: AnyArray
+    streak: AnyArray
+    """Number of steps that have found `low` since one found `high`; negative the other way round."""

@@ -24,7 +24,7 @@ def check_chains(
     schedule: AbstractSchedule,
     kernel: AbstractKernel[Any],
     chunk_size: int | None,
-    devices: Any = None,
+    devices: Devices = None,
 ) -> None:
     """Raise where independent chains cannot run with these settings: AIS and BDMC share the check."""
     check_num("num_chains", num_chains)
@@ -83,7 +83,12 @@ class AIS(AbstractAnnealer):
         return annealing, state
 
     def begin_at(
-        self, path: AbstractPath[Any], points: Point | None, kernel: AbstractKernel[Any], start: Any, run: Any
+        self,
+        path: AbstractPath[Any],
+        points: Point | None,
+        kernel: AbstractKernel[Any],
+        start: Stream | None,
+        run: Stream,
     ) -> tuple[Annealing, State]:
         """The run of a kernel that needs no fit, from the given points or from draws from the base.
 
@@ -144,11 +149,11 @@ class AIS(AbstractAnnealer):
 
     @property
     def num_evaluations(self) -> Cost:
-        """What a run costs, its pilot included."""
+        """Cost of a run, its pilot included."""
         return self.count(self.betas.shape[0] - 1)
 
     def count(self, num_steps: int, with_pilot: bool = True) -> Cost:
-        """What the first `num_steps` steps cost; the pilot has made all of its steps before the first."""
+        """Return what the first `num_steps` steps cost; the pilot has made all of its steps before the first."""
         moves = self.num_chains * num_steps * self.kernel.num_steps * self.kernel.cost
         total = self.kernel.start_cost(self.num_chains) + moves
         if with_pilot and self.kernel.needs_fit:

@@ -1,9 +1,10 @@
-"""What an algorithm is that carries one population along a path.
+"""The contract of an algorithm that carries one population along a path, and errors for its faults.
 
 `docs/tutorials/own_algorithm.md` has a complete example.
 """
 
 import abc
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -12,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..annealing import Annealing, Fault, State, anneal
-from ..core import Cost, PointFaultError, RandomKey, is_concrete, to_host
+from ..core import AnyArray, Cost, PointFaultError, RandomKey, is_concrete, to_host
 from ..densities import as_text, called
 from ..paths import AbstractPath, Reversed
 from ..results import CollapsedError, Result, Stats, Status
@@ -59,7 +60,7 @@ class AbstractAnnealer(eqx.Module):
 
     @abc.abstractmethod
     def count(self, num_steps: int) -> Cost:
-        """What a run costs up to and including its first `num_steps` steps, pilots and first evaluations included.
+        """Return what a run costs up to its step `num_steps`, pilots and first evaluations included.
 
         Counted from the settings alone, so that budgets can be planned before a run.
         """
@@ -78,7 +79,7 @@ class AbstractAnnealer(eqx.Module):
         return self.finish(annealing, *anneal(annealing, start.pop()))  # nothing else holds the first population
 
 
-def raise_fault(evaluator: Evaluator, fault: Fault, betas: Any) -> None:
+def raise_fault(evaluator: Evaluator, fault: Fault, betas: Sequence[float] | AnyArray) -> None:
     """Raise the first fault of a run as an error for the user.
 
     Args:

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..annealing import Annealing, Fault, anneal, invalid_draws
+from ..annealing import Annealing, Fault, State, anneal, invalid_draws
 from ..core import (
     AnyArray,
     Cost,
@@ -18,6 +18,7 @@ from ..core import (
     Rows,
     Scalar,
     Stream,
+    StreamRows,
     Vector,
     check_num,
     is_concrete,
@@ -38,19 +39,19 @@ from .ais import AIS, check_chains, lower_bound
 
 _WALKS, _FEWEST_CHAINS = 8, 16
 _FEWEST_MOVES = 20
-"""Of a random walk from start to start; twice the dimension where that is more."""
+"""Moves of a random walk from start to start; twice the dimension where that is more."""
 _TRAJECTORIES, _LEAPFROG = 2, 10
-"""Of Hamiltonian moves from start to start, and their leapfrog steps."""
+"""Hamiltonian moves from start to start, and their leapfrog steps."""
 
 
 class Starts(NamedTuple):
-    """Where reverse chains start. Chains `i` and `i + 8` are on the same walk, `thinning` moves apart."""
+    """Starts of reverse chains. Chains `i` and `i + 8` are on the same walk, `thinning` moves apart."""
 
     points: Point
     log_ratios: Vector
     """Log density of the target over that of the base at each."""
     cost: Cost
-    """What the walks cost."""
+    """Cost of the walks."""
 
 
 def thinning_of(given: int | None, num_chains: int, dimension: int, kernel: AbstractKernel[Any], num_betas: int) -> int:
@@ -103,7 +104,7 @@ def thinned_starts(
 
 
 def _walk(kernel: AbstractKernel[Any], thinning: int, dimension: int) -> AbstractKernel[Any]:
-    """What moves the walks, in steps of many lengths: the target may be much narrower than the forward chains are."""
+    """Return the kernel of the walks. Steps have many lengths: the target may be narrower than forward chains are."""
     if kernel.with_slopes:
         return HMC(thinning, _LEAPFROG, step_size=0.5 * dimension**-0.25, spread=4.0)
     return _RandomWalk(thinning)
@@ -112,7 +113,7 @@ def _walk(kernel: AbstractKernel[Any], thinning: int, dimension: int) -> Abstrac
 class _RandomWalk(RandomWalk):
     """A random walk with steps of three lengths."""
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         noise, uniform = rows.draw(position.shape[0], num, position.shape[1], 2, dtype=position.dtype, coarse=True)
         xp = namespace(position)
         return noise * 0.5 ** xp.floor(3 * uniform[..., 1:]).astype(noise.dtype), uniform[..., 0]
@@ -251,9 +252,9 @@ class BDMC(eqx.Module):
         points: Point,
         thinning: int,
         stream: Stream,
-        annealing: Any,
-        state: Any,
-        found: Any,
+        annealing: Annealing,
+        state: State,
+        found: Result,
     ) -> BoundsResult:
         """Reverse chains from states of walks that begin at the draw, which is the first of the `points`."""
         draw = jax.tree.map(lambda leaf: leaf[0], points)
@@ -265,7 +266,12 @@ class BDMC(eqx.Module):
         return bounds_of(found, reverse, thinned_se(reverse.log_weights, starts.log_ratios))
 
     def reverse(
-        self, path: AbstractPath[Any], target_samples: Point, *, key: Any, kernel: AbstractKernel[Any] | None = None
+        self,
+        path: AbstractPath[Any],
+        target_samples: Point,
+        *,
+        key: RandomKey,
+        kernel: AbstractKernel[Any] | None = None,
     ) -> Result:
         """The chains from the target to the base alone, by the `kernel` that was fitted for the forward ones."""
         points = one_per_chain(target_samples, layout_of(path), self.num_chains)
@@ -279,7 +285,7 @@ class BDMC(eqx.Module):
         return backwards.finish(annealing, *anneal(annealing, state), with_pilot=False)
 
 
-def _reversed(betas: Any) -> FixedSchedule:
+def _reversed(betas: AnyArray) -> FixedSchedule:
     return FixedSchedule(1 - betas[::-1])
 
 
@@ -386,7 +392,7 @@ def _explained(values: Vector, cause: Vector, weights: Vector) -> Scalar:
 
 
 def count_draws(samples: Point, layout: Layout) -> int:
-    """How many draws were given, whose shapes are checked later; 1 for a point without a leading axis."""
+    """Return how many draws were given, whose shapes are checked later; 1 for a point without a leading axis."""
     xp = namespace(samples)
     shapes = tuple(xp.shape(leaf) for leaf in jax.tree.leaves(samples))
     if shapes == layout.shapes or not shapes or len(shapes[0]) == 0:

@@ -12,9 +12,9 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..core import Cost, Rows, Stream, one_thread, quiet
+from ..core import Cost, PyTree, Rows, Stream, one_thread, quiet
 from ..kernels import FrozenKernel, LeapfrogParams
-from ..rows import Evaluator
+from ..rows import Evaluator, Particles
 
 _CHAINS, _MOVES = (64, 512), (8, 64)
 """The fewest and the most."""
@@ -45,10 +45,10 @@ class Draws(NamedTuple):
     weights: Line
     """They add up to one."""
     effective: float
-    """How many independent draws they are worth."""
+    """Number of independent draws that they are worth."""
 
     def share(self, level: float) -> float:
-        """Of the draws with larger ratios."""
+        """Return the share of the draws with larger ratios."""
         return float(np.sum(self.weights[self.ratios > level]))
 
     def level(self, share: float) -> float:
@@ -56,7 +56,7 @@ class Draws(NamedTuple):
         order = np.argsort(-self.ratios)
         return float(self.ratios[order[np.searchsorted(np.cumsum(self.weights[order]), share)]])
 
-    def chosen(self, num: int, offset: float, least: float = -np.inf) -> Any:
+    def chosen(self, num: int, offset: float, least: float = -np.inf) -> np.ndarray:
         """Numbers of draws by their weights, of those with ratios of at least `least`."""
         cumulative = np.cumsum(np.where(self.ratios >= least, self.weights, 0.0))
         return np.minimum(
@@ -72,7 +72,7 @@ class Drift(NamedTuple):
     after: float = 0.0
     """Share of moved draws, as far as can be told."""
     places: Float[np.ndarray, "n d"] | None = None
-    """Where moved draws ended with the largest ratios."""
+    """Points at which moved draws ended with the largest ratios."""
 
     @property
     def error(self) -> float:
@@ -125,15 +125,15 @@ def continued(
     return worst, cost
 
 
-def _ratios(evaluator: Evaluator, particles: Any) -> Line:
+def _ratios(evaluator: Evaluator, particles: Particles) -> Line:
     return np.asarray(evaluator.log_ratio(0.0, 1.0, particles.features), float)
 
 
-def _shortened(params: Any, factor: float) -> Any:
+def _shortened(params: PyTree, factor: float) -> PyTree:
     return params._replace(step_size=factor * params.step_size) if isinstance(params, LeapfrogParams) else params
 
 
-def drift_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
+def drift_of(draws: Draws, chosen: np.ndarray, chains: Chains) -> Drift:
     """The set with the largest drift beyond noise, of chains that start anywhere."""
     worst, late = Drift(), chains[len(chains) // 2 :]
     num_starts = len(np.unique(chosen))
@@ -155,7 +155,7 @@ def drift_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
     return worst
 
 
-def escape_of(draws: Draws, chosen: Any, chains: Chains) -> Drift:
+def escape_of(draws: Draws, chosen: np.ndarray, chains: Chains) -> Drift:
     """The set into which chains from next to it escape more often than its share allows.
 
     Part of all mass in a set A comes from the set S at which the chains start, whatever the number of moves. So the

@@ -22,7 +22,7 @@ class StoredRun(NamedTuple):
     """A run as far as it has come."""
 
     kernel: FrozenKernel | None
-    """What a pilot has fitted, if there was one."""
+    """The kernel that a pilot has fitted, if there was one."""
     state: State
     rows: list[dict[str, Any]]
     """Statistics of each stage."""

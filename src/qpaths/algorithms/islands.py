@@ -15,13 +15,29 @@ import numpy as np
 from jaxtyping import Float
 
 from ..annealing import Annealing, State, anneal
-from ..core import Cost, Point, Rows, Stream, Vector, log_mean_exp, logsumexp, quiet, softmax, stack, to_host
+from ..core import (
+    AnyArray,
+    Cost,
+    Point,
+    PyTree,
+    RealLike,
+    Rows,
+    Stream,
+    StreamRows,
+    Vector,
+    log_mean_exp,
+    logsumexp,
+    quiet,
+    softmax,
+    stack,
+    to_host,
+)
 from ..kernels import AbstractKernel
 from ..recipe import Recipe
 from ..references import Reference
 from ..remarks import Verdict
 from ..results import Result, Status
-from ..rows import Evaluator, evaluator_of, together
+from ..rows import Evaluator, Particles, evaluator_of, together
 from ..stats import ErrorParts, few_replicas, pareto_shape
 from .smc import SMC
 
@@ -37,7 +53,7 @@ class Identities(NamedTuple):
     controlled: Float[np.ndarray, "runs d"]
     """Means of the scores less what the virials of another run's draws explain of them."""
     variances: Float[np.ndarray, "runs d"]
-    """Of the coordinates."""
+    """Variances of the coordinates."""
 
 
 class Control(NamedTuple):
@@ -95,7 +111,7 @@ def identities(annealing: Annealing, state: State, control: Control | None) -> I
 
 def _draws(annealing: Annealing, state: State) -> tuple[Rows, Rows, Vector]:
     """Positions that have weight, the target's scores there, and the weights."""
-    weights: Any = softmax(state.log_weights)
+    weights: Vector = softmax(state.log_weights)
     used, evaluator = weights > 0, annealing.evaluator
     particles = jax.tree.map(lambda leaf: leaf[used], state.particles)
     rows, scores = evaluator.in_points(particles.position, evaluator.score(1.0, particles))
@@ -113,18 +129,18 @@ the base in a reference bounds, and of particles that are moved, which lose such
 
 
 _MOST_VARIANCE = 500.0
-"""Of log evidences, so that its exponential is a number."""
+"""Largest variance of log evidences, so that its exponential is a number."""
 
 
 class Islands(NamedTuple):
-    """What independent runs found; the first axis of every array is the run."""
+    """Findings of independent runs; the first axis of every array is the run."""
 
     log_evidence: Float[np.ndarray, " runs"]
     log_evidence_se: Float[np.ndarray, " runs"]
     samples: Point
     log_weights: Float[np.ndarray, "runs n"]
     stats: Any
-    """As those of a result, with an axis of runs in front."""
+    """Those of a result, with an axis of runs in front."""
     identities: Identities
 
     def __add__(self, other: Any) -> "Islands":
@@ -152,7 +168,7 @@ class Islands(NamedTuple):
 
     @property
     def lag(self) -> tuple[float, float]:
-        """How far the particles of all runs stay behind the path, in nats of log evidence, and its standard error."""
+        """Return by how many nats the particles of all runs lag behind the path, and the standard error of that."""
         lags = self.stats["log_evidence_lag"][:, -1]
         return float(np.mean(lags)), float(np.std(lags)) / lags.size**0.5
 
@@ -164,7 +180,7 @@ class Islands(NamedTuple):
 
     @property
     def missing(self) -> float:
-        """What a step that hardly any particle survives may have cost, in nats.
+        """Return what a step that hardly any particle survives may have cost, in nats.
 
         Take n log-normal weights whose logs have standard deviation s. The largest reach `s sqrt(2 log n)`, and the
         mass lies at `s^2`. The log of their mean falls short by half the square of the difference over s.
@@ -176,12 +192,12 @@ class Islands(NamedTuple):
 
     @property
     def tail_index(self) -> float:
-        """Of the weights in the end, of all runs together."""
+        """Return the tail index of the weights in the end, of all runs together."""
         return pareto_shape((self.log_weights - log_mean_exp(self.log_weights, axis=1)[:, None]).ravel())
 
     @property
     def unseen(self) -> float:
-        """What mass beyond the largest weight adds to the standard error, in nats.
+        """Return what mass beyond the largest weight adds to the standard error, in nats.
 
         Of draws that only get weights, a share of about `k w / (1 - k)` lies beyond the largest weight w if their tail
         is that of a Pareto distribution with index k. A typical run misses it. Half of it is added, so that two
@@ -196,7 +212,7 @@ class Islands(NamedTuple):
 
     @property
     def is_heavy(self) -> bool:
-        """Whether the tail of the weights is too heavy for the mean to be trusted."""
+        """True if the tail of the weights is too heavy for the mean to be trusted."""
         return self.tail_index > (_HEAVY_ALONE if self.stats["length"].shape[1] == 1 else _HEAVY_MOVED)
 
     @property
@@ -210,7 +226,9 @@ class Islands(NamedTuple):
         mean = np.sum(weights * self.log_evidence) / np.sum(weights)
         return float(chdtr(self.log_evidence.size - 1, np.sum(weights * np.square(self.log_evidence - mean))))
 
-    def result(self, betas: Any, parts: ErrorParts, num_evaluations: Cost, status: Status, verdict: Verdict) -> Result:
+    def result(
+        self, betas: AnyArray, parts: ErrorParts, num_evaluations: Cost, status: Status, verdict: Verdict
+    ) -> Result:
         """Return all runs as one, with a standard error of these parts."""
         total = {"ess", "num_ancestors"}
         stats: Any = {
@@ -242,7 +260,7 @@ def run_islands(recipe: Recipe, num_particles: int, *, stream: Stream, num: int 
     if recipe.num_steps == 1 and recipe.kernel.with_slopes:
         scored = evaluator_of(path, stream, with_slopes=True)
 
-    def run(one: Any) -> tuple[Any, ...]:
+    def run(one: Stream) -> tuple[Any, ...]:
         annealing, state = algorithm.begin(path, key=one)
         state, stats = anneal(annealing, state)
         return annealing, state, stats, state if scored is None else _scored(scored, state)
@@ -258,7 +276,7 @@ def run_islands(recipe: Recipe, num_particles: int, *, stream: Stream, num: int 
 
 
 def cost_of_islands(recipe: Recipe, num_particles: int, num: int = NUM_ISLANDS) -> Cost:
-    """What a call of `run_islands` costs."""
+    """Return what a call of `run_islands` costs."""
     cost = _smc(recipe, num_particles).count(recipe.num_steps)
     if recipe.num_steps == 1 and recipe.kernel.with_slopes:
         cost += Cost.gradients(min(num_particles, _NUM_SCORED))
@@ -280,10 +298,12 @@ class _Still(AbstractKernel[None]):
     needs_fit = False
     cost = Cost()
 
-    def randomness(self, rows: Any, position: Any, num: int) -> None:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> None:
         return None
 
-    def transition(self, evaluator: Any, beta: Any, particles: Any, randomness: Any, params: None) -> Any:
+    def transition(
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: None
+    ) -> Any:
         raise NotImplementedError("nothing moves in a single step")
 
 
@@ -293,8 +313,8 @@ def _scored(evaluator: Evaluator, state: State) -> State:
     return state._replace(particles=particles, log_weights=state.log_weights[:_NUM_SCORED])
 
 
-def _island(algorithm: SMC, annealing: Annealing, state: State, stats: Any, means: Identities) -> Islands:
-    """What one run found; where no particle has any weight in the end, what it did until then."""
+def _island(algorithm: SMC, annealing: Annealing, state: State, stats: PyTree, means: Identities) -> Islands:
+    """Return what one run found; where no particle has any weight in the end, what it did until then."""
     collapsed = int(state.fault.status) == Status.COLLAPSED
     if collapsed:
         num = annealing.num_stages - stats["beta"].size

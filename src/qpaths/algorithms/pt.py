@@ -12,7 +12,10 @@ from ..annealing import Fault, first_fault, invalid_draws
 from ..core import (
     AnyArray,
     Cost,
+    Count,
+    Features,
     FloatArray,
+    PyTree,
     RandomKey,
     Stream,
     check_num,
@@ -47,9 +50,9 @@ KEPT = 64
 
 
 class Record(NamedTuple):
-    """What a round saw; axes are beta, chain, scan."""
+    """Record of a round; axes are beta, chain, scan."""
 
-    features: Any
+    features: Features
     samples: Float[AnyArray, "chains scans d"]
     rejection: Float[AnyArray, " pairs"]
     acceptance: Float[AnyArray, " pairs"]
@@ -79,7 +82,7 @@ def swap_probability(forward: FloatArray, reverse: FloatArray) -> FloatArray:
     return xp.exp(xp.minimum(xp.where(impossible, -xp.inf, forward + reverse), 0.0))
 
 
-def temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
+def temper(sampler: "ParallelTempering", evaluator: Evaluator, stream: Stream) -> Tempering:
     """All rounds of a run: the state after the last one.
 
     On the host they run in Python; elsewhere they are compiled as one program. `sampler` is the `ParallelTempering`
@@ -92,7 +95,7 @@ def temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
 
 
 @quiet()
-def _temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
+def _temper(sampler: "ParallelTempering", evaluator: Evaluator, stream: Stream) -> Tempering:
     """The start, and all rounds; a compiled run has one loop for rounds of any length."""
     start, run = stream.split(2)
     state = _start(sampler, evaluator, start)
@@ -101,7 +104,7 @@ def _temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
             state = _round(sampler, evaluator, state, num_scans, run.fold(number))
     else:
         # One loop with room for the longest round: rounds of different length share the compiled code.
-        def one_round(state: Tempering, inputs: Any) -> tuple[Tempering, None]:
+        def one_round(state: Tempering, inputs: PyTree) -> tuple[Tempering, None]:
             number, num_scans = inputs
             return _round(sampler, evaluator, state, num_scans, run.fold(number)), None
 
@@ -113,7 +116,7 @@ def _temper(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
 _compiled_temper = jax.jit(_temper)
 
 
-def _start(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
+def _start(sampler: "ParallelTempering", evaluator: Evaluator, stream: Stream) -> Tempering:
     """Draws from the base, weighted for each beta.
 
     A chain starts at one of its draws, chosen by weight, and the kernel is fitted to all of them.
@@ -147,7 +150,9 @@ def _start(sampler: Any, evaluator: Evaluator, stream: Stream) -> Tempering:
     return Tempering(betas, particles, kept, log_weights, record, fault)
 
 
-def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any, stream: Stream) -> Tempering:
+def _round(
+    sampler: "ParallelTempering", evaluator: Evaluator, state: Tempering, num_scans: Count, stream: Stream
+) -> Tempering:
     """One round: betas and parameters of the kernel from the round before, frozen, and then the scans.
 
     The record of the round replaces the one before, so that memory holds one round only.
@@ -157,7 +162,7 @@ def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any,
     slots = xp.minimum(num_scans, KEPT)
     state, params = _adapt(sampler.kernel, evaluator, state, slots, fit_stream)
 
-    def scan(i: Any, state: Tempering) -> Tempering:
+    def scan(i: Count, state: Tempering) -> Tempering:
         refresh_stream, move_stream, swap_stream = scan_stream.fold(i).split(3)
         state, acceptance = _explore(sampler, evaluator, state, params, refresh_stream, move_stream)
         swapped, rejection = _swap(evaluator, state, i % 2, swap_stream)
@@ -179,7 +184,7 @@ def _round(sampler: Any, evaluator: Evaluator, state: Tempering, num_scans: Any,
     return jax.lax.fori_loop(0, num_scans, scan, state)
 
 
-def _set(rows: Any, index: Any, leaf: Any) -> Any:
+def _set(rows: PyTree, index: Any, leaf: AnyArray) -> AnyArray:
     """`rows` with one entry of its third axis replaced; on the host in place, since nobody else holds the array."""
     if isinstance(rows, np.ndarray):
         rows[:, :, index] = leaf
@@ -188,7 +193,7 @@ def _set(rows: Any, index: Any, leaf: Any) -> Any:
 
 
 def _adapt(
-    kernel: AbstractKernel[Any], evaluator: Evaluator, state: Tempering, slots: Any, stream: Stream
+    kernel: AbstractKernel[Any], evaluator: Evaluator, state: Tempering, slots: Count, stream: Stream
 ) -> tuple[Tempering, Any]:
     """Re-space the betas and fit the kernel at each; the state is ready for a round that keeps `slots` states."""
     xp = evaluator.xp
@@ -198,7 +203,7 @@ def _adapt(
     population = jax.tree.map(lambda leaf: merge_chains(leaf[nearest]), state.kept)
     log_weights = merge_chains(state.log_weights[nearest])
 
-    def fit(inputs: Any) -> Any:
+    def fit(inputs: PyTree) -> PyTree:
         number, beta, particles, log_weights = inputs
         return kernel.fit(Cloud(evaluator, beta, particles, log_weights), stream.fold(number), None)
 
@@ -218,10 +223,10 @@ def _adapt(
 
 
 def _explore(
-    sampler: Any,
+    sampler: "ParallelTempering",
     evaluator: Evaluator,
     state: Tempering,
-    params: Any,
+    params: PyTree,
     refresh_stream: Stream,
     move_stream: Stream,
 ) -> tuple[Tempering, FloatArray]:
@@ -246,7 +251,7 @@ def _explore(
     return state._replace(particles=particles, fault=fault), acceptance
 
 
-def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Stream) -> tuple[Particles, FloatArray]:
+def _swap(evaluator: Evaluator, state: Tempering, parity: Count, stream: Stream) -> tuple[Particles, FloatArray]:
     """Exchange neighbors of one parity; also the rejection rate of every pair, tried or not."""
     xp = evaluator.xp
     probability = swap_probability(*neighbor_log_ratios(evaluator.path, state.betas, state.particles.features))
@@ -258,7 +263,7 @@ def _swap(evaluator: Evaluator, state: Tempering, parity: Any, stream: Stream) -
     return jax.tree.map(lambda leaf: leaf[source, chains], state.particles), 1 - xp.mean(probability, axis=1)
 
 
-def _draw(sampler: Any, evaluator: Evaluator, stream: Stream, num: int) -> Particles:
+def _draw(sampler: "ParallelTempering", evaluator: Evaluator, stream: Stream, num: int) -> Particles:
     """Exact draws from the base, evaluated, with what the kernel keeps of each."""
     particles = evaluator.particles(evaluator.draw(stream, num), with_slopes=sampler.kernel.with_slopes)
     return particles._replace(memory=sampler.kernel.first_memory(particles.position, stream))
@@ -273,7 +278,7 @@ def _stranded(evaluator: Evaluator, state: Tempering) -> Fault:
     return first_fault(state.fault, Status.COLLAPSED, stage, empty[stage], state.particles.position[stage])
 
 
-def merge_chains(leaf: Any) -> Any:
+def merge_chains(leaf: AnyArray) -> AnyArray:
     """The second and third axis as one."""
     return leaf.reshape(leaf.shape[0], -1, *leaf.shape[3:])
 
@@ -336,8 +341,8 @@ class ParallelTempering(eqx.Module):
         evaluator, stream = self.begin(path, key=key)
         return self.finish(evaluator, temper(self, evaluator, stream))
 
-    def begin(self, path: AbstractPath[Any], *, key: Any) -> tuple[Evaluator, Any]:
-        """What a run works with: the path's evaluator and its random numbers."""
+    def begin(self, path: AbstractPath[Any], *, key: RandomKey) -> tuple[Evaluator, Any]:
+        """Return what a run works with: the path's evaluator and its random numbers."""
         stream = stream_for(key, path, self)
         return evaluator_of(path, stream, with_slopes=self.kernel.with_slopes), stream
 
@@ -366,7 +371,7 @@ class ParallelTempering(eqx.Module):
 
     @property
     def num_evaluations(self) -> Cost:
-        """What a run costs: first draws, a draw and the moves of each scan, and the fits of each round."""
+        """Cost of a run: first draws, a draw and the moves of each scan, and the fits of each round."""
         moved = self.num_temperatures - 1
         draws = self.num_chains * (KEPT + sum(self.scans_per_round))
         moves = self.num_chains * sum(self.scans_per_round) * moved * self.kernel.num_steps
@@ -375,7 +380,7 @@ class ParallelTempering(eqx.Module):
 
 
 @quiet()
-def summarize(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any, Any, Stats]:
+def summarize(path: AbstractPath[Any], betas: AnyArray, record: Record) -> tuple[Any, Any, Stats]:
     """Log evidence, its standard error and the statistics of each beta after the first."""
     xp = namespace(betas, record.samples)
     num_pairs, chains = betas.size - 1, record.samples.shape[0]
@@ -406,7 +411,7 @@ def summarize(path: AbstractPath[Any], betas: Any, record: Record) -> tuple[Any,
     return xp.sum(increments), standard_error, stats
 
 
-def moments_of(path: AbstractPath[Any], betas: Any, features: Any) -> DerivativeMoments:
+def moments_of(path: AbstractPath[Any], betas: AnyArray, features: Features) -> DerivativeMoments:
     """Moments of the path's derivative at every beta of a stored run, whose states all count alike."""
     xp = namespace(betas, features)
     num_states = jax.tree.leaves(features)[0].shape[1]

@@ -5,14 +5,14 @@ Problems have a leading axis, and `path_of(problem)` makes the path of one. The 
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 from jax import Array
 
-from ..annealing import anneal_groups
-from ..core import HostStream, Point, Stream, TracedStream, is_traced, stack
+from ..annealing import State, anneal_groups
+from ..core import AnyArray, HostStream, Point, PRNGKey, PyTree, Stream, TracedStream, is_traced, stack
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
 from ..rows import evaluator_of, layout_of, together
@@ -20,16 +20,18 @@ from ..schedules import FixedSchedule
 from .ais import AIS
 from .bdmc import REVERSE, one_per_chain
 
+Found = TypeVar("Found")
+
 
 def replicate(
-    run: Callable[[Any, AbstractPath[Any], Any], Any],
+    run: Callable[..., Found],
     algorithm: Any,
     path: AbstractPath[Any],
     num: int,
     stream: Stream,
     *,
     at_once: int | None,
-) -> Any:
+) -> Found:
     """Return what `run(algorithm, path, stream)` returns for `num` independent streams, with an axis of runs in front.
 
     Args:
@@ -47,9 +49,14 @@ def replicate(
 
 
 def _in_program(
-    run: Any, num: int, at_once: int | None, algorithm: Any, path: AbstractPath[Any], stream: TracedStream
-) -> Any:
-    def one(key: Array) -> Any:
+    run: Callable[..., Found],
+    num: int,
+    at_once: int | None,
+    algorithm: Any,
+    path: AbstractPath[Any],
+    stream: TracedStream,
+) -> Found:
+    def one(key: Array) -> Found:
         return run(algorithm, path, TracedStream(key))
 
     keys = jax.random.split(stream.key, num)
@@ -60,19 +67,19 @@ _in_own_program = jax.jit(_in_program, static_argnums=(0, 1, 2))
 
 
 def run_many(
-    path_of: Any,
+    path_of: Callable[..., AbstractPath[Any]],
     kernel: AbstractKernel[Any],
-    betas: Any,
-    ends: Any,
-    problems: Any,
+    betas: AnyArray,
+    ends: AnyArray,
+    problems: PyTree,
     points: Point,
-    streams: Any,
+    streams: PyTree,
     *,
     add: Callable[..., Any],
     keep: Callable[..., Any],
     is_fitted: bool = False,
     chunk_size: int | None = None,
-) -> Any:
+) -> PyTree:
     """Return the last state of AIS for each of many problems, with sums and states of groups of steps.
 
     It is meant for a compiled program. The betas, the number of steps and the parameters of the kernel are no shapes:
@@ -92,7 +99,9 @@ def run_many(
         chunk_size: The most chains of a problem that are moved at once.
     """
 
-    def one(kernel: AbstractKernel[Any], problem: Any, points: Point, stream: Stream) -> Any:
+    def one(
+        kernel: AbstractKernel[Any], problem: PyTree, points: Point, stream: Stream
+    ) -> tuple[State, PyTree, PyTree]:
         num_chains = jax.tree.leaves(points)[0].shape[0]
         algorithm = AIS(num_chains, FixedSchedule(betas), kernel, chunk_size)
         annealing, state = algorithm.begin_at(path_of(problem), points, kernel, None, stream)
@@ -103,11 +112,11 @@ def run_many(
 
 @eqx.filter_jit
 def at_bases(
-    path_of: Any, num_chains: int, problems: Any, keys: Array, to_fit: AIS | None = None
+    path_of: Callable[..., AbstractPath[Any]], num_chains: int, problems: PyTree, keys: Array, to_fit: AIS | None = None
 ) -> tuple[Point, Any, Any]:
     """Return draws from the base of each problem, streams of its chains, and the kernel of `to_fit` fitted to it."""
 
-    def one(problem: Any, key: Any) -> tuple[Point, Any, Any]:
+    def one(problem: PyTree, key: PRNGKey) -> tuple[Point, Any, Any]:
         path = path_of(problem)
         pilot, start, run = TracedStream(key).split(3)
         evaluator = evaluator_of(path, run, with_slopes=True)
@@ -118,10 +127,12 @@ def at_bases(
 
 
 @eqx.filter_jit
-def at_targets(path_of: Any, num_chains: int, problems: Any, target_samples: Point, keys: Array) -> tuple[Point, Any]:
+def at_targets(
+    path_of: Callable[..., AbstractPath[Any]], num_chains: int, problems: PyTree, target_samples: Point, keys: Array
+) -> tuple[Point, Any]:
     """Return the exact draw of each problem, once for each chain, and the streams of the chains from there."""
 
-    def one(problem: Any, sample: Point, key: Any) -> tuple[Point, Any]:
+    def one(problem: PyTree, sample: Point, key: PRNGKey) -> tuple[Point, Any]:
         return one_per_chain(sample, layout_of(path_of(problem)), num_chains), TracedStream(key).fold(REVERSE)
 
     return jax.vmap(one)(problems, target_samples, keys)

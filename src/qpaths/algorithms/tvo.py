@@ -37,7 +37,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from ..core import PRNGKey, Scalar, check_num, log_mean_exp
+from ..core import Features, PRNGKey, Scalar, check_num, log_mean_exp
 from ..paths import AbstractPath
 from ..schedules import AbstractFixedSchedule, AbstractSchedule
 
@@ -97,10 +97,10 @@ def _log_weights(path: AbstractPath[Any], key: PRNGKey, num_samples: int) -> Arr
     return jax.vmap(lambda f: path.log_ratio(0.0, 1.0, f))(features)
 
 
-def _features(path: AbstractPath[Any], key: PRNGKey, num_samples: int, *, differentiate_samples: bool) -> Any:
+def _features(path: AbstractPath[Any], key: PRNGKey, num_samples: int, *, differentiate_samples: bool) -> Features:
     """Features of samples of the base; with the samples held fixed where no gradient may pass through them."""
 
-    def one(key: PRNGKey) -> Any:
+    def one(key: PRNGKey) -> Features:
         x = path.sample_base(key)
         return path.features(x if differentiate_samples else jax.lax.stop_gradient(x))
 

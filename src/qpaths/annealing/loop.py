@@ -19,7 +19,9 @@ from ..core import (
     AnyArray,
     HostStream,
     Module,
+    PyTree,
     Rows,
+    Scalar,
     ScalarLike,
     Stream,
     TracedStream,
@@ -85,7 +87,7 @@ class Annealing(Module):
         """Steps in all, None where they are not known."""
         return None if self.betas is None else self.betas.shape[0] - 1
 
-    def next_beta(self, state: State) -> Any:
+    def next_beta(self, state: State) -> Scalar:
         """The beta that the schedule has next."""
         if self.betas is not None:
             return self.betas[state.stage + 1]
@@ -155,13 +157,13 @@ class Annealing(Module):
         return AtMost(size, "particles").run(run)
 
     def _default_chunk(self, num: int) -> int:
-        """How many particles are moved at once where nothing is asked for."""
+        """Return how many particles are moved at once where nothing is asked for."""
         if self.population.devices is not None:
             return rows_at_once(num, self.population.devices)
         return min(num, BLOCK) if self.evaluator.xp is np else num
 
     def is_over(self, state: State, num_done: int) -> bool:
-        """Whether a run outside any transformation has ended; a fault ends it."""
+        """Return whether a run outside any transformation has ended; a fault ends it."""
         if float(state.beta) >= 1 or int(state.fault.status) != Status.OK:
             return True
         if self.betas is None and num_done >= self.max_num:
@@ -173,16 +175,16 @@ class Annealing(Module):
 
 
 @functools.partial(jax.jit, static_argnums=3)
-def _compiled_step(annealing: Annealing, state: State, new_beta: Any, moves: bool) -> tuple[State, Recorded]:
+def _compiled_step(annealing: Annealing, state: State, new_beta: AnyArray, moves: bool) -> tuple[State, Recorded]:
     return annealing.step(state, new_beta, moves)
 
 
 @jax.jit
-def _compiled_next_beta(annealing: Annealing, state: State) -> Any:
+def _compiled_next_beta(annealing: Annealing, state: State) -> Scalar:
     return annealing.next_beta(state)
 
 
-def find_next(annealing: Annealing, state: State) -> Any:
+def find_next(annealing: Annealing, state: State) -> Scalar:
     """The beta that the schedule has next, outside any transformation."""
     return annealing.next_beta(state) if annealing.evaluator.xp is np else _compiled_next_beta(annealing, state)
 
@@ -192,7 +194,7 @@ Record = Callable[[State, Recorded], Recorded]
 NextBeta = Callable[[State], Any]
 """Takes the place of the schedule."""
 Linger = Callable[[State], bool]
-"""Whether particles that were moved should be moved once more at the same beta."""
+"""Says whether particles that were moved should be moved once more at the same beta."""
 Observe = Callable[[State, list[Recorded]], None]
 """Is called after each stage of a run outside any transformation."""
 
@@ -292,7 +294,7 @@ def begin(
     *,
     stream: HostStream | TracedStream,
     draw: tuple[Any, int] | None = None,
-    points: Any = None,
+    points: PyTree = None,
 ) -> tuple[Annealing, State]:
     """A run and its population at beta = 0.
 
@@ -354,7 +356,7 @@ def _check_can_spread(path: AbstractPath[Any], evaluator: Evaluator) -> None:
         )
 
 
-def _begin(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:
+def _begin(annealing: Annealing, positions: Rows | None, start: Stream | None, num: int) -> State:
     if annealing.evaluator.xp is np:
         with one_thread():
             return _started(annealing, positions, start, num)
@@ -374,7 +376,7 @@ _compiled_start = jax.jit(_started, static_argnums=3)
 
 
 def anneal_groups(
-    annealing: Annealing, state: State, ends: Any, *, add: Record, keep: Callable[[State], Recorded]
+    annealing: Annealing, state: State, ends: AnyArray, *, add: Record, keep: Callable[[State], Recorded]
 ) -> tuple[State, Recorded, Recorded]:
     """All steps in groups of neighbors: sums of `add` over each group, and `keep` of the state after it.
 
@@ -398,7 +400,7 @@ def anneal_groups(
         state, added = step(carry[0])
         return state, jax.tree.map(jnp.add, carry[1], added)
 
-    def group(state: State, end: Any) -> tuple[State, tuple[Recorded, Recorded]]:
+    def group(state: State, end: AnyArray) -> tuple[State, tuple[Recorded, Recorded]]:
         state, sums = jax.lax.while_loop(lambda carry: carry[0].stage < end, one_more, (state, zeros))
         return state, (sums, keep(state))
 
@@ -411,7 +413,7 @@ def pilot_params(state: State, stats: Recorded) -> Recorded:
     return {**stats, "params": one_group(state.params)}
 
 
-def one_group(params: Any) -> Any:
+def one_group(params: PyTree) -> PyTree:
     """Parameters for all particles from those of the groups."""
     return jax.tree.map(lambda leaf: namespace(leaf).mean(leaf, axis=0), params)
 

@@ -15,10 +15,12 @@ from ..core import (
     Cost,
     Count,
     Module,
+    PyTree,
     Rows,
     Scalar,
     ScalarLike,
     Stream,
+    StreamRows,
     TracedRows,
     TracedStream,
     Vector,
@@ -30,6 +32,7 @@ from ..core import (
     quiet,
 )
 from ..kernels import AbstractKernel, Cloud, Info, grouped
+from ..paths import AbstractPath
 from ..resampling import offspring_variance, resample
 from ..results import Status
 from ..rows import (
@@ -74,7 +77,7 @@ class State(NamedTuple):
     """
 
     beta: Scalar
-    """Where the particles are."""
+    """The beta of the particles."""
     stage: Count
     """Steps so far."""
     particles: Particles
@@ -82,13 +85,13 @@ class State(NamedTuple):
     log_weights: Vector
     """Weights since the last resampling."""
     increments: Vector
-    """What the last step added to them."""
+    """Log incremental weights of the last step."""
     log_offset: Scalar
     """Log evidence up to the last resampling."""
     ancestors: Int[AnyArray, " n"]
     """The first particle that each one descends from."""
     num_resamplings: Count
-    """How often the particles were resampled."""
+    """Number of resampling steps."""
     stage_variance: Scalar
     """Sum over the resampling steps of the relative variance of the mean weight, between independent chains."""
     dominance: Scalar
@@ -96,8 +99,8 @@ class State(NamedTuple):
     resampling_variance: Scalar
     """Sum over the resampling steps of the variance that resampling alone adds to the shares of the families."""
     lag: Lag
-    """How far the particles lag behind the path."""
-    params: Any
+    """Estimated lag of the particles behind the path."""
+    params: PyTree
     """Parameters of the kernel at the current beta, with a leading axis of groups of particles."""
     fault: Fault
     """The first problem of the run."""
@@ -108,7 +111,7 @@ class State(NamedTuple):
 
 
 class Population(Module):
-    """How particles are carried from one beta to the next.
+    """Settings by which particles are carried from one beta to the next.
 
     Args:
         scheme: The resampling scheme, as in `SMC`.
@@ -139,7 +142,7 @@ class Population(Module):
     devices: Any = eqx.field(static=True, default=None)
 
     def num_fits(self, kernel: AbstractKernel[Any], num_particles: int) -> int:
-        """How often the kernel is fitted at each beta: to both halves of the particles, or to all."""
+        """Return how often the kernel is fitted at each beta: to both halves of the particles, or to all."""
         even = num_particles // self.chain_length % 2 == 0
         return 2 if self.cross_fit and kernel.needs_fit and even else 1
 
@@ -249,7 +252,7 @@ class Population(Module):
 
     def fit(
         self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, split: AnyArray, stream: Stream
-    ) -> Any:
+    ) -> PyTree:
         """Parameters of the kernel from the weighted particles; with `cross_fit` from those on each side of `split`.
 
         Copies of a particle are neighbors, so that a cut keeps families together; where the second half of the
@@ -258,14 +261,14 @@ class Population(Module):
         xp = evaluator.xp
         num = state.log_weights.shape[0]
 
-        def fit(log_weights: Vector, stream: Stream, previous: Any) -> Any:
+        def fit(log_weights: Vector, stream: Stream, previous: PyTree) -> PyTree:
             return kernel.fit(Cloud(evaluator, state.beta, state.particles, log_weights), stream, previous)
 
         if self.num_fits(kernel, num) == 1:
             previous = jax.tree.map(lambda leaf: leaf[0], state.params)
             return grouped(fit(state.log_weights, stream, previous))
 
-        def fit_to(inputs: Any) -> Any:
+        def fit_to(inputs: PyTree) -> PyTree:
             number, chosen, previous = inputs
             log_weights = xp.where(chosen, state.log_weights, -xp.inf)
             # After a collapse of the weights half of them would tell too little, and bias is the least of the troubles.
@@ -277,13 +280,13 @@ class Population(Module):
         return map_rows(xp, fit_to, (xp.arange(2), xp.stack([is_late, ~is_late]), state.params))
 
     def move(
-        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, stream: Stream, params: Any
+        self, evaluator: Evaluator, kernel: AbstractKernel[Any], state: State, stream: Stream, params: PyTree
     ) -> tuple[State, Scalar]:
         """Move every particle by the kernel at the current beta; also the mean acceptance."""
         num = state.log_weights.shape[0]
         move = kernel.move if self.chain_length == 1 else functools.partial(kernel.trajectory, num=self.chain_length)
 
-        def move_by(particles: Particles, rows: Any, params: Any) -> Any:
+        def move_by(particles: Particles, rows: StreamRows, params: PyTree) -> tuple[Particles, Info]:
             return move(evaluator, state.beta, particles, rows, params)
 
         if self.devices is not None:
@@ -320,7 +323,7 @@ def invalid_draws(evaluator: Evaluator, draws: Particles) -> Bool[AnyArray, " n"
     return wrong
 
 
-def first_fault(fault: Fault, status: Status, stage: Any, wrong: Bool[AnyArray, " n"], positions: AnyArray) -> Fault:
+def first_fault(fault: Fault, status: Status, stage: Count, wrong: Bool[AnyArray, " n"], positions: AnyArray) -> Fault:
     """The fault already there, or else the first of `wrong`."""
     xp = namespace(wrong, positions)
     is_new = (fault.status == Status.OK) & xp.any(wrong)
@@ -349,10 +352,10 @@ def evaluated_on_devices(
 def moved_on_devices(
     evaluator: Evaluator,
     kernel: AbstractKernel[Any],
-    beta: Any,
+    beta: Scalar,
     particles: Particles,
     stream: Any,
-    params: Any,
+    params: PyTree,
     chain_length: int,
     chunk_size: int | None,
 ) -> tuple[Particles, Info]:
@@ -363,7 +366,7 @@ def moved_on_devices(
     position = particles.position
     devices, dtype = position.devices, position.dtype
 
-    def cast(leaf: Any) -> Any:
+    def cast(leaf: AnyArray) -> AnyArray:
         is_real = np.issubdtype(np.result_type(leaf), np.floating)
         return np.asarray(leaf, dtype) if is_real else np.asarray(leaf)
 
@@ -386,25 +389,25 @@ def _on_both(particles: Particles) -> Particles:
 
 @dataclasses.dataclass(frozen=True)
 class _Evaluate:
-    """What devices do with the positions of new particles."""
+    """Evaluate new particles on a device."""
 
     with_slopes: bool
 
-    def __call__(self, path: Any, numbers: Any, before: Any, positions: Any) -> Particles:
+    def __call__(self, path: AbstractPath[Any], numbers: AnyArray, before: AnyArray, positions: AnyArray) -> Particles:
         evaluator = _traced(path, self.with_slopes)
         return evaluator.particles(positions, with_slopes=self.with_slopes)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Move:
-    """What devices do with particles at each beta."""
+    """Move particles on a device."""
 
     chain_length: int
 
-    def __call__(self, shared: Any, numbers: Any, before: Any, particles: Any) -> tuple[Particles, Info]:
+    def __call__(self, shared: PyTree, numbers: AnyArray, before: AnyArray, particles: Any) -> tuple[Particles, Info]:
         (path, kernel), beta, key_data, params = shared
 
-        def of_group(leaf: Any) -> Any:
+        def of_group(leaf: AnyArray) -> AnyArray:
             return leaf[jnp.floor(before * leaf.shape[0] + 1e-6).astype(int)][None]
 
         own = jax.tree.map(of_group, params)
@@ -416,5 +419,5 @@ class _Move:
         return kernel.trajectory(evaluator, beta, particles, draws, own, num=self.chain_length)
 
 
-def _traced(path: Any, with_slopes: bool) -> Evaluator:
+def _traced(path: AbstractPath[Any], with_slopes: bool) -> Evaluator:
     return evaluator_of(path, TracedStream(jnp.zeros(())), with_slopes=with_slopes)

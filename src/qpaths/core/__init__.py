@@ -1,4 +1,4 @@
-"""What everything stands on: arrays of NumPy and JAX, numerics, random numbers, types, and checks of arguments.
+"""Foundations of every layer: arrays of NumPy and JAX, numerics, random numbers, types, and checks of arguments.
 
 The names are those of `__init__.pyi`. Each is imported when it is first used.
 """

@@ -55,6 +55,7 @@ from .status import takes_two as takes_two
 from .types import AnyArray as AnyArray
 from .types import ArrayNamespace as ArrayNamespace
 from .types import Count as Count
+from .types import Features as Features
 from .types import FloatArray as FloatArray
 from .types import Identity as Identity
 from .types import LogDensity as LogDensity

@@ -9,19 +9,25 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from contextlib import AbstractContextManager
+from typing import Any, TypeAlias, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import DTypeLike
 from jaxtyping import Key
+
+from .types import AnyArray, ArrayNamespace, Count, PyTree, RealLike
 
 _TABLE_BITS = 16
 
+Carry = TypeVar("Carry")
 
-def numbers(key: Array, num: int, normals: int, uniforms: int, dtype: Any) -> tuple[Array, Array]:
+
+def numbers(key: Array, num: int, normals: int, uniforms: int, dtype: DTypeLike) -> tuple[Array, Array]:
     """Draw normal and uniform numbers of the transitions of one row, in one call."""
     # Drawn flat: the same numbers under `vmap` in a quarter of the time.
     uniform = jax.random.uniform(key, (num * (normals + uniforms),), dtype).reshape(num, -1)
@@ -29,8 +35,8 @@ def numbers(key: Array, num: int, normals: int, uniforms: int, dtype: Any) -> tu
     return np.sqrt(2.0).astype(dtype) * jax.lax.erf_inv(symmetric), uniform[:, :uniforms]
 
 
-def coarse_numbers(key: Array, num: int, normals: int, uniforms: int, dtype: Any) -> tuple[Array, Array]:
-    """As `numbers`, with normal numbers looked up among quantiles."""
+def coarse_numbers(key: Array, num: int, normals: int, uniforms: int, dtype: DTypeLike) -> tuple[Array, Array]:
+    """Draw the same, with normal numbers looked up among quantiles."""
     bits = jax.random.bits(key, (num * (normals + 2 * uniforms),), jnp.uint16)
     noise = jnp.asarray(quantiles(), dtype)[bits[: num * normals]].reshape(num, -1)
     rest = bits[num * normals :].astype(jnp.uint32).reshape(2, num, -1)
@@ -50,10 +56,10 @@ def quantiles() -> np.ndarray:
 
 _PLAIN = (np.ndarray, np.generic, float, int, type(None))
 quiet = functools.partial(np.errstate, all="ignore")
-"""Around host arithmetic in which `-inf - -inf` and `log 0` are part of the plan, with `with` or as a decorator."""
+"""Silence warnings of NumPy where `-inf - -inf` and `log(0)` are expected: a context or a decorator."""
 
 
-def namespace(*values: Any) -> Any:
+def namespace(*values: PyTree) -> ArrayNamespace:
     """`jax.numpy` if any of the values holds a JAX array, `numpy` otherwise."""
     for value in values:
         if isinstance(value, jax.Array):
@@ -63,31 +69,31 @@ def namespace(*values: Any) -> Any:
     return np
 
 
-def is_traced(*values: Any) -> bool:
-    """Whether some of the numbers are known only inside a transformation."""
+def is_traced(*values: PyTree) -> bool:
+    """Return whether some of the numbers are known only inside a transformation."""
     return any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(values))
 
 
-def to_host(tree: Any) -> Any:
-    """The same tree with JAX arrays as NumPy arrays; single numbers stay NumPy scalars, so that they do not promote."""
+def to_host(tree: PyTree) -> PyTree:
+    """Return the tree with arrays of NumPy; single numbers become NumPy scalars, which do not promote."""
     return jax.tree.map(lambda leaf: np.asarray(leaf)[()] if isinstance(leaf, jax.Array) else leaf, tree)
 
 
-def as_float(xp: Any, value: Any, dtype: Any = None) -> Any:
-    """An array of floating-point numbers: of the given type, or of the widest one in use."""
+def as_float(xp: ArrayNamespace, value: RealLike, dtype: DTypeLike | None = None) -> AnyArray:
+    """Return an array of floating-point numbers: of the given type, or of the widest one in use."""
     return xp.asarray(value, dtype=dtype or (np.float64 if xp is np else jnp.result_type(float)))
 
 
 @functools.cache
 def _thread_pools(with_scipy: bool) -> Any:
-    """The libraries that are loaded now. SciPy brings another one, and may be imported at any time."""
+    """Find the libraries that are loaded now. SciPy brings another one, and may be imported at any time."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
 
 
-def one_thread() -> Any:
-    """Around many small products of matrices on the host, whose threads would take the cores from the densities.
+def one_thread() -> AbstractContextManager[object]:
+    """Limit BLAS to one thread, so that small products do not compete with the densities for cores.
 
     On two cores they made a run in 61 dimensions five times slower, because they wait for each other actively.
     """
@@ -95,12 +101,12 @@ def one_thread() -> Any:
 
 
 def is_double() -> bool:
-    """Whether JAX computes with 64 bits here."""
+    """Return whether JAX computes with 64 bits here."""
     return jnp.result_type(float) == np.float64
 
 
-def in_precision(double: bool) -> Any:
-    """Around calls of JAX in a worker, which may have another precision than the process that gave it work."""
+def in_precision(double: bool) -> AbstractContextManager[object]:
+    """Compute in the precision of the process that gave a worker its task."""
     if is_double() == double:
         return contextlib.nullcontext()  # a setting of the thread, even the same one, would compile everything anew
     package: Any = jax if hasattr(jax, "enable_x64") else jax.experimental
@@ -110,7 +116,14 @@ def in_precision(double: bool) -> Any:
 # Loops. On the host they are Python's own, and each round runs as it comes.
 
 
-def scan(xp: Any, body: Callable[..., Any], carry: Any, xs: Any = None, length: int | None = None, unroll: int = 1):  # type: ignore[no-untyped-def]
+def scan(
+    xp: ArrayNamespace,
+    body: Callable[[Carry, Any], tuple[Carry, Any]],
+    carry: Carry,
+    xs: PyTree = None,
+    length: int | None = None,
+    unroll: int = 1,
+) -> tuple[Carry, PyTree]:
     """`carry, y = body(carry, x)` for each row of `xs`; the last carry and the stacked results, as `jax.lax.scan`."""
     if xp is jnp:
         return jax.lax.scan(body, carry, xs, length=length, unroll=unroll)
@@ -121,7 +134,7 @@ def scan(xp: Any, body: Callable[..., Any], carry: Any, xs: Any = None, length: 
     return carry, stack(results)
 
 
-def map_rows(xp: Any, function: Callable[..., Any], xs: Any) -> Any:
+def map_rows(xp: ArrayNamespace, function: Callable[[Any], PyTree], xs: PyTree) -> PyTree:
     """`function(x)` for each row of `xs`, one after the other, stacked."""
     leaves = jax.tree.leaves(xs)
     if not leaves:
@@ -132,7 +145,7 @@ def map_rows(xp: Any, function: Callable[..., Any], xs: Any) -> Any:
     return stack([function(jax.tree.map(lambda leaf: leaf[i], xs)) for i in range(num)])  # noqa: B023
 
 
-def while_loop(xp: Any, unsettled: Callable[..., Any], body: Callable[..., Any], carry: Any) -> Any:
+def while_loop(xp: ArrayNamespace, unsettled: Callable[..., Any], body: Callable[..., Any], carry: Carry) -> Carry:
     """`carry = body(carry)` while `unsettled(carry)`."""
     if xp is jnp:
         return jax.lax.while_loop(unsettled, body, carry)
@@ -141,23 +154,25 @@ def while_loop(xp: Any, unsettled: Callable[..., Any], body: Callable[..., Any],
     return carry
 
 
-def cond(xp: Any, condition: Any, if_true: Callable[..., Any], if_false: Callable[..., Any], operand: Any) -> Any:
+def cond(
+    xp: ArrayNamespace, condition: AnyArray, if_true: Callable[..., Any], if_false: Callable[..., Any], operand: PyTree
+) -> PyTree:
     """`if_true(operand)` or `if_false(operand)`."""
     if xp is jnp:
         return jax.lax.cond(condition, if_true, if_false, operand)
     return if_true(operand) if condition else if_false(operand)
 
 
-def stack(trees: list[Any]) -> Any:
-    """Trees of equal structure as one tree of arrays with a leading axis."""
+def stack(trees: list[Any]) -> PyTree:
+    """Stack trees of equal structure into one tree of arrays with a leading axis."""
     return jax.tree.map(lambda *leaves: namespace(leaves).stack(leaves), *trees) if trees else None
 
 
 # Reductions.
 
 
-def logsumexp(values: Any, axis: int = -1, keepdims: bool = False) -> Any:
-    """Log of the sum of `exp(values)`; `-inf` where all are `-inf`."""
+def logsumexp(values: AnyArray, axis: int = -1, keepdims: bool = False) -> AnyArray:
+    """Return the log of the sum of `exp(values)`; `-inf` where all are `-inf`."""
     if namespace(values) is jnp:
         return jax.nn.logsumexp(values, axis=axis, keepdims=keepdims)
     largest = np.max(values, axis=axis, keepdims=True, initial=-np.inf)
@@ -167,7 +182,7 @@ def logsumexp(values: Any, axis: int = -1, keepdims: bool = False) -> Any:
     return total if keepdims else np.squeeze(total, axis=axis)
 
 
-def softmax(values: Any) -> Any:
+def softmax(values: AnyArray) -> AnyArray:
     """`exp(values)` divided by its sum over the last axis."""
     if namespace(values) is jnp:
         return jax.nn.softmax(values)
@@ -176,7 +191,7 @@ def softmax(values: Any) -> Any:
         return unnormalized / np.sum(unnormalized, axis=-1, keepdims=True)
 
 
-def sigmoid(values: Any) -> Any:
+def sigmoid(values: AnyArray) -> AnyArray:
     """`1 / (1 + exp(-values))`, exact in relative terms on both sides."""
     if namespace(values) is jnp:
         return jax.nn.sigmoid(values)
@@ -184,15 +199,15 @@ def sigmoid(values: Any) -> Any:
     return np.where(values >= 0, 1.0, small) / (1.0 + small)
 
 
-def segment_sum(values: Any, segments: Any, num: int) -> Any:
-    """Sums of the values that belong to each of `num` segments."""
+def segment_sum(values: AnyArray, segments: AnyArray, num: int) -> AnyArray:
+    """Return sums of the values that belong to each of `num` segments."""
     if namespace(values) is jnp:
         return jax.ops.segment_sum(values, segments, num_segments=num)
     return np.bincount(segments, weights=values, minlength=num)
 
 
-def largest_first(values: Any, num: int) -> Any:
-    """The `num` largest values in decreasing order."""
+def largest_first(values: AnyArray, num: int) -> AnyArray:
+    """Return the `num` largest values in decreasing order."""
     if namespace(values) is jnp:
         return jax.lax.top_k(values, num)[0]
     return np.sort(np.partition(values, values.size - num)[values.size - num :])[::-1]
@@ -202,8 +217,8 @@ def largest_first(values: Any, num: int) -> Any:
 # size of chunks nor on the number of devices. The two worlds draw different numbers from the same key.
 
 
-def stream_of(key: Any, *, host: bool) -> Any:
-    """The random numbers that follow from a key of JAX; a stream is returned as it is."""
+def stream_of(key: "RandomKey", *, host: bool) -> Any:
+    """Return the random numbers that follow from a key of JAX; a stream is returned as it is."""
     if isinstance(key, HostStream | TracedStream):
         return key
     if host:
@@ -217,7 +232,7 @@ class HostStream:
     def __init__(self, entropy: tuple[int, ...]):
         self.entropy = entropy
 
-    def fold(self, number: Any) -> "HostStream":
+    def fold(self, number: Count) -> "HostStream":
         """The stream of one of many purposes."""
         return HostStream((*self.entropy, int(number)))
 
@@ -229,13 +244,13 @@ class HostStream:
         # The length tells (1,) from (1, 0), which the mixing of the seed would not.
         return np.random.Generator(np.random.Philox(np.random.SeedSequence((len(self.entropy), *self.entropy))))
 
-    def uniform(self, shape: tuple[int, ...], dtype: Any = None) -> np.ndarray:
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> np.ndarray:
         return self.generator.random(shape)
 
     def normal(self, shape: tuple[int, ...]) -> np.ndarray:
         return self.generator.standard_normal(shape)
 
-    def gamma(self, concentration: Any, shape: tuple[int, ...]) -> np.ndarray:
+    def gamma(self, concentration: RealLike, shape: tuple[int, ...]) -> np.ndarray:
         return self.generator.standard_gamma(concentration, shape)
 
     def key_data(self) -> np.ndarray:
@@ -257,7 +272,7 @@ class HostRows:
         self.steps: dict[int, tuple[np.random.Generator, np.random.Generator]] = {}
 
     def draw(
-        self, num_rows: int, num: int, normals: int, uniforms: int, dtype: Any = None, coarse: bool = False
+        self, num_rows: int, num: int, normals: int, uniforms: int, dtype: DTypeLike | None = None, coarse: bool = False
     ) -> tuple[np.ndarray, ...]:
         """Normal and uniform numbers of `num` transitions for the next rows: shapes (num, rows, ...).
 
@@ -284,19 +299,19 @@ class TracedStream(eqx.Module):
 
     key: Array
 
-    def fold(self, number: Any) -> "TracedStream":
+    def fold(self, number: Count) -> "TracedStream":
         return TracedStream(jax.random.fold_in(self.key, number))
 
     def split(self, num: int) -> list["TracedStream"]:
         return [TracedStream(key) for key in jax.random.split(self.key, num)]
 
-    def uniform(self, shape: tuple[int, ...], dtype: Any = None) -> Array:
+    def uniform(self, shape: tuple[int, ...], dtype: DTypeLike | None = None) -> Array:
         return jax.random.uniform(self.key, shape, dtype or jnp.result_type(float))
 
     def normal(self, shape: tuple[int, ...]) -> Array:
         return jax.random.normal(self.key, shape)
 
-    def gamma(self, concentration: Any, shape: tuple[int, ...]) -> Array:
+    def gamma(self, concentration: RealLike, shape: tuple[int, ...]) -> Array:
         return jax.random.gamma(self.key, concentration, shape)
 
     def as_key(self) -> Array:
@@ -312,7 +327,7 @@ class TracedRows(eqx.Module):
     keys: Array
 
     def draw(
-        self, num_rows: int, num: int, normals: int, uniforms: int, dtype: Any, coarse: bool = False
+        self, num_rows: int, num: int, normals: int, uniforms: int, dtype: DTypeLike, coarse: bool = False
     ) -> tuple[Array, ...]:
         """Normal and uniform numbers of `num` transitions of every row: shapes (num, rows, ...).
 

@@ -153,7 +153,7 @@ class Clock:
 
 
 def stages_left(stage: int, num_stages: int | None, beta_before: float, beta: float) -> float | None:
-    """How many stages are left, or None where nothing is known.
+    """Return how many stages are left, or None where nothing is known.
 
     Exact for a fixed schedule. An adaptive one is taken to go on multiplying beta as in its last step.
     """

@@ -16,7 +16,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Float
 
 from .arrays import logsumexp, namespace, quiet, sigmoid
-from .types import AnyArray, FloatArray, RealLike, ScalarLike
+from .types import AnyArray, FloatArray, PyTree, RealLike, ScalarLike
 
 
 def log_mean_exp(log_values: RealLike, axis: int = -1) -> FloatArray:
@@ -41,7 +41,7 @@ def log_ess(log_weights: RealLike, axis: int = -1) -> FloatArray:
         return xp.where(log_sum == -xp.inf, -xp.inf, 2 * log_sum - log_sum_of_squares)
 
 
-def log1p(x: Any) -> Any:
+def log1p(x: AnyArray) -> AnyArray:
     """`log(1 + x)` to the last digits. XLA's own is off by a hundred ulp in float64 for -0.45 < x < -0.1."""
     xp = namespace(x)
     if xp is not jnp:
@@ -68,7 +68,7 @@ def _stirling_tail(z: Array) -> Array:
     return (1 / 12 + w * (-1 / 360 + w * (1 / 1260 + w * (-1 / 1680 + w * (1 / 1188 - w * 691 / 360360))))) / z
 
 
-def promote(*values: Any) -> tuple[Any, ...]:
+def promote(*values: PyTree) -> tuple[Any, ...]:
     """All values as arrays of their common floating type; Python numbers do not widen it."""
     xp = namespace(*values)
     dtype = xp.result_type(*values)
@@ -77,8 +77,8 @@ def promote(*values: Any) -> tuple[Any, ...]:
     return tuple(xp.asarray(value, dtype) for value in values)
 
 
-def promote_jax(*values: Any) -> tuple[Array, ...]:
-    """As `promote`, but JAX arrays whatever the values are."""
+def promote_jax(*values: PyTree) -> tuple[Array, ...]:
+    """Promote to JAX arrays whatever the values are."""
     return tuple(map(jnp.asarray, promote(*values)))
 
 
@@ -114,7 +114,9 @@ def log_power_mean_pair(
         return _power_mean(*arguments) if mean is None else mean
 
 
-def _plain_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+def _plain_mean(
+    beta: AnyArray, log_base: AnyArray, log_target: AnyArray, delta: AnyArray, shift: AnyArray
+) -> AnyArray | None:
     """On the host, what `_power_mean` makes of finite numbers at one beta and one q, in less than half of the time."""
     if beta.ndim or delta.ndim or shift.ndim or shift != 0 or not 0 < beta < 1 or not np.isfinite(delta):
         return None
@@ -159,7 +161,9 @@ def power_mean_pair_derivatives(
     return _derivatives(*arguments)
 
 
-def _derivatives(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> tuple[Any, Any]:
+def _derivatives(
+    beta: AnyArray, log_base: AnyArray, log_target: AnyArray, delta: AnyArray, shift: AnyArray
+) -> tuple[Any, Any]:
     """See `power_mean_pair_derivatives`; exponents are added before they are taken, so that no weight underflows."""
     xp = namespace(beta)
     weights = _mixing_weights(beta, shift)
@@ -185,7 +189,7 @@ def _derivatives(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: A
 
     straight = xp.where(r == 0, 0, xp.exp(weights.log_slope) * r)
 
-    def times_core(log_factor: Any) -> Any:
+    def times_core(log_factor: AnyArray) -> AnyArray:
         factor = xp.exp(exponent - log_factor) * over
         power = xp.where((core == 0) | xp.isinf(factor) & xp.isinf(core), core, core * factor)
         # The minimum and maximum do not depend on beta inside the path.
@@ -217,19 +221,19 @@ _TINY = 1e-30
 class _Weights(NamedTuple):
     """The two mixing weights, apart so that neither loses digits: `base` is not computed as `1 - target`."""
 
-    base: Any
-    target: Any
-    log_odds: Any
+    base: AnyArray
+    target: AnyArray
+    log_odds: AnyArray
     """`logit beta + shift`, which has a number where a weight underflows."""
-    log_total: Any
+    log_total: AnyArray
     """Log of `1 - beta + beta exp(shift)` over the larger of `exp(shift)` and 1."""
-    log_slope: Any
+    log_slope: AnyArray
     """Log of d target / d beta."""
-    bend: Any
+    bend: AnyArray
     """d log slope / d beta, over the slope where that is above 1."""
 
 
-def _mixing_weights(beta: Any, shift: Any) -> _Weights:
+def _mixing_weights(beta: AnyArray, shift: AnyArray) -> _Weights:
     """Weights of the endpoints after the shift of logit(beta), without overflow for any shift."""
     xp = namespace(beta)
     zero = xp.zeros_like(beta)
@@ -258,14 +262,14 @@ def _mixing_weights(beta: Any, shift: Any) -> _Weights:
     )
 
 
-def _exponents(log_base: Any, log_target: Any, delta: Any) -> tuple[Any, Any]:
+def _exponents(log_base: AnyArray, log_target: AnyArray, delta: AnyArray) -> tuple[Any, Any]:
     """`r = log_target - log_base` and `y = delta r`; r is 0 where both are `-inf`, and 0 * inf is 0."""
     xp = namespace(log_base)
     r = xp.where(log_target == log_base, 0, log_target - log_base)
     return r, xp.where((r == 0) | (delta == 0), 0, delta * r)
 
 
-def _log_weight(weight: Any, other: Any, log_odds: Any) -> Any:
+def _log_weight(weight: AnyArray, other: AnyArray, log_odds: AnyArray) -> AnyArray:
     """Log of one of two weights that sum to one; a weight near one is known better through the other.
 
     `log_odds` are those of the weight, and its log where it underflows.
@@ -275,19 +279,19 @@ def _log_weight(weight: Any, other: Any, log_odds: Any) -> Any:
     return xp.where(other < 0.5, log1p(-xp.where(other < 0.5, other, 0)), log_small)
 
 
-def _log_odds(weights: _Weights, y: Any) -> Any:
+def _log_odds(weights: _Weights, y: AnyArray) -> AnyArray:
     """Log odds of the target's share, `logit b + y`; at the ends of the path the weight decides, even if y is inf."""
     xp = namespace(y, weights.base)
     return xp.where(xp.isinf(weights.log_odds), weights.log_odds, weights.log_odds + y)
 
 
-def _is_zero(delta: Any) -> Any:
+def _is_zero(delta: AnyArray) -> AnyArray:
     """Zero, or so small that XLA may flush it to zero."""
     return namespace(delta).abs(delta) < jnp.finfo(delta.dtype).tiny
 
 
-def _from_reference(weights: _Weights, r: Any, y: Any, delta: Any) -> tuple[Any, Any]:
-    """Whether the target is the reference, and `log power mean - log reference`.
+def _from_reference(weights: _Weights, r: AnyArray, y: AnyArray, delta: AnyArray) -> tuple[Any, Any]:
+    """Return whether the target is the reference, and `log power mean - log reference`.
 
     Two regimes, so that every digit survives. *Near*, |y| < 1/2: measured from the endpoint of the larger weight,
     `log1p(w expm1(s)) / delta` with s = y or -y, where nothing cancels. *Far*: measured from the endpoint of the larger
@@ -320,7 +324,7 @@ def _from_reference(weights: _Weights, r: Any, y: Any, delta: Any) -> tuple[Any,
 # (benchmarks/results/interpolate.md).
 
 
-def _expm1_series(x: Any) -> Any:
+def _expm1_series(x: AnyArray) -> AnyArray:
     """`expm1(x)` for |x| < 1/2."""
     xp = namespace(x)
     if xp is np:
@@ -331,7 +335,7 @@ def _expm1_series(x: Any) -> Any:
     return result * x
 
 
-def _log1p_series(x: Any) -> Any:
+def _log1p_series(x: AnyArray) -> AnyArray:
     """`log1p(x) = 2 artanh(x / (2 + x))` for -1/2 <= x <= 1."""
     xp = namespace(x)
     if xp is np:
@@ -363,7 +367,7 @@ def _derivative_in_delta(weights: _Weights, r: Array, y: Array, delta: Array) ->
     return jnp.where(in_series, series, (tilt - excess) / jnp.where(in_series, 1, delta))
 
 
-def _power_mean(beta: Any, log_base: Any, log_target: Any, delta: Any, shift: Any) -> Any:
+def _power_mean(beta: AnyArray, log_base: AnyArray, log_target: AnyArray, delta: AnyArray, shift: AnyArray) -> AnyArray:
     """The value of `log_power_mean_pair` on arrays of one type; exact at both ends, NaN outside [0, 1]."""
     xp = namespace(beta)
     weights = _mixing_weights(beta, shift)

@@ -1,4 +1,4 @@
-"""How a run ended, errors, and checks of arguments.
+"""Ends of runs, errors, and checks of arguments.
 
 Arguments are checked where they are concrete. Traced ones pass, since no error can depend on them; bad values among
 them come out as NaN or a status.
@@ -7,14 +7,17 @@ them come out as NaN or a status.
 import enum
 import inspect
 import numbers
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
 
+from .types import PyTree, RealLike
+
 
 class Status(enum.IntEnum):
-    """How a run ended. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
+    """The end of a run. Outside `jax.jit` a problem is an error; inside it is this number in `result.status`.
 
     `UNFINISHED` is the status after Ctrl-C: the numbers belong to the last beta that was reached. A status other than
     `OK` says that the samples are not draws from the target. See
@@ -77,17 +80,17 @@ class CollapsedError(FloatingPointError):
 class PointFaultError(FloatingPointError):
     """A log density is NaN or +inf at a point, or the point itself is infinite; `point` has its coordinates."""
 
-    def __init__(self, words: str, point: Any):
+    def __init__(self, words: str, point: PyTree):
         super().__init__(words)
         self.point = point
 
 
-def is_concrete(value: Any) -> bool:
-    """Whether the numbers in `value` are known now, outside any transformation."""
+def is_concrete(value: PyTree) -> bool:
+    """Return whether the numbers in `value` are known now, outside any transformation."""
     return not any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(value))
 
 
-def check_beta(beta: Any) -> None:
+def check_beta(beta: RealLike) -> None:
     """Raise if a concrete `beta` is not in [0, 1]."""
     if is_concrete(beta):
         values = np.asarray(beta)
@@ -98,7 +101,7 @@ def check_beta(beta: Any) -> None:
             )
 
 
-def check_not_nan(name: str, value: Any) -> None:
+def check_not_nan(name: str, value: PyTree) -> None:
     """Raise if a concrete `value` has a NaN."""
     if is_concrete(value) and np.isnan(np.asarray(value)).any():
         raise ValueError(f"`{name}` must be a number, got {value}: check the computation that made it.")
@@ -118,8 +121,8 @@ def check_chunk_size(chunk_size: int | None) -> None:
         check_num("chunk_size", chunk_size, smallest=1)
 
 
-def takes_two(function: Any) -> bool:
-    """Whether a function can be called with a point and data."""
+def takes_two(function: Callable[..., Any]) -> bool:
+    """Return whether a function can be called with a point and data."""
     try:
         inspect.signature(function).bind(None, None)
     except TypeError:

@@ -26,6 +26,8 @@ ArrayNamespace: TypeAlias = ModuleType
 """`numpy` or `jax.numpy`."""
 PyTree: TypeAlias = Any
 """Arrays in any structure that JAX knows: type checkers cannot say which."""
+Features: TypeAlias = PyTree
+"""Numbers that a path computes from a point, from which it has the density at every beta."""
 Point: TypeAlias = PyTree
 """One point of the sample space: an array or any pytree of arrays."""
 
@@ -51,7 +53,7 @@ LogDensity: TypeAlias = Callable[[Point], Any]
 Sampler: TypeAlias = Callable[[Any], Point]
 """Draws one point with a key of JAX, or with a generator of NumPy."""
 LogLikelihood: TypeAlias = Callable[..., Any]
-"""Of a point, or of a point and data."""
+"""Log likelihood of a point, or of a point and data."""
 Simulator: TypeAlias = Callable[[Any, Point], Any]
 """Draws data given a point, with a key of JAX or a generator of NumPy."""
 

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import namespace
+from ..core import AnyArray, PyTree, namespace
 from ..rows import ShardedRows
 from .codec import Codec
 from .lock import WRITING
@@ -180,10 +180,10 @@ def _value_in(
         return value
 
 
-def to_jax(tree: Any) -> Any:
+def to_jax(tree: PyTree) -> PyTree:
     """Return the tree with arrays of JAX, except those that JAX would round: 64 bits without `jax_enable_x64`."""
 
-    def convert(leaf: Any) -> Any:
+    def convert(leaf: AnyArray) -> Any:
         is_array = isinstance(leaf, np.ndarray | np.generic)
         return jnp.asarray(leaf) if is_array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype else leaf
 
@@ -196,7 +196,7 @@ def _name(path: str | os.PathLike[str]) -> str:
 
 
 @contextlib.contextmanager
-def _complaint(path: str | os.PathLike[str]) -> Any:
+def _complaint(path: str | os.PathLike[str]) -> Iterator[None]:
     """Raise a `ValueError` for any error in the block: the bytes are not those that were written."""
     try:
         yield
@@ -266,7 +266,7 @@ class Checkpoint:
             self.check_features(features, self.features)
         return state
 
-    def write(self, state: Any) -> None:
+    def write(self, state: PyTree) -> None:
         """Replace the file. One process of a cluster writes for all."""
         if self.path is None:
             return
@@ -276,12 +276,12 @@ class Checkpoint:
         else:
             write(self.path, self.kind, (self.features, state), self.codec, self.settings)
 
-    def check_features(self, stored: Any, now: Any) -> None:
+    def check_features(self, stored: PyTree, now: PyTree) -> None:
         """Raise if the densities at the same points are not what they were. Both are trees of NumPy arrays."""
         if self.path is None:
             return
 
-        def close(a: Any, b: Any) -> bool:
+        def close(a: AnyArray, b: AnyArray) -> bool:
             tolerance = float(jnp.finfo(a.dtype).eps) ** 0.5 if jnp.issubdtype(a.dtype, jnp.floating) else 0.0
             return np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
@@ -292,7 +292,7 @@ class Checkpoint:
                 f"{first[0]}, and then they gave {first[1]}. Give the same model and data, or another file."
             )
 
-    def filled(self, template: Any, stored: dict[str, Any]) -> Any:
+    def filled(self, template: PyTree, stored: dict[str, Any]) -> PyTree:
         """Return arrays that were stored `by_name` as a state with the structure of the template.
 
         Raises an error if names, shapes or types differ, since a file of another version or precision would give other
@@ -369,7 +369,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 160 else f"{text[:100]} ... {text[-50:]}"
 
 
-def by_name(tree: Any) -> dict[str, Any]:
+def by_name(tree: PyTree) -> dict[str, Any]:
     """Return the leaves of a state by where they stand. Files need not know its classes then."""
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}

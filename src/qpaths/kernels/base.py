@@ -1,7 +1,7 @@
 """The contract of a kernel, and what kernels share: reports, fits, the Metropolis rule, moments of particles."""
 
 import abc
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -12,10 +12,12 @@ from ..core import (
     AnyArray,
     Cost,
     Module,
+    PyTree,
     RealLike,
     Rows,
     Scalar,
     Stream,
+    StreamRows,
     Vector,
     log_ess,
     namespace,
@@ -28,7 +30,7 @@ from .factors import per_particle as per_particle
 
 
 class Info(NamedTuple):
-    """What a transition reports besides the new state; one entry for each particle.
+    """Report of a transition besides the new state; one entry for each particle.
 
     The tutorial [Write a kernel](tutorials/own_kernel.md) has a complete example.
 
@@ -42,9 +44,9 @@ class Info(NamedTuple):
     acceptance: Vector
     """Probability with which the proposal was accepted."""
     accepted: Bool[AnyArray, " n"]
-    """Whether it was."""
+    """True where the proposal was accepted."""
     invalid: Bool[AnyArray, " n"]
-    """Whether the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
+    """True where the density at a proposal was NaN or `+inf` where that cannot be the kernel's own doing."""
     proposal: Rows
     """The position of the first such proposal."""
 
@@ -126,7 +128,7 @@ def accept(
     return chosen, Info(probability.astype(new.position.dtype), accepted, invalid, new.position)
 
 
-def _per_row(values: Any, like: Any) -> Any:
+def _per_row(values: AnyArray, like: AnyArray) -> AnyArray:
     """One value for each row, with axes for the rest of an array."""
     return values.reshape(values.shape + (1,) * (like.ndim - 1))
 
@@ -199,24 +201,24 @@ class AbstractKernel(Module, Generic[Params]):
     @property
     @abc.abstractmethod
     def with_slopes(self) -> bool:
-        """Whether the kernel needs gradients."""
+        """True if the kernel needs gradients."""
 
     @property
     @abc.abstractmethod
     def needs_fit(self) -> bool:
-        """Whether `fit` looks at the particles at all."""
+        """True if `fit` looks at the particles at all."""
 
     @property
     @abc.abstractmethod
     def cost(self) -> Cost:
-        """What one transition of one particle costs."""
+        """Cost of one transition of one particle."""
 
     def start_cost(self, num_particles: int) -> Cost:
-        """What it costs to evaluate `num_particles` particles before the first move."""
+        """Return what it costs to evaluate `num_particles` particles before the first move."""
         return Cost.gradients(num_particles) if self.with_slopes else Cost.values(num_particles)
 
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
-        """What one call of `fit` costs: the first, or one `again` with the parameters before."""
+        """Return what one call of `fit` costs: the first, or one `again` with the parameters before."""
         return Cost()
 
     def fit(self, cloud: Cloud, stream: Stream, previous: Params | None) -> Params:
@@ -227,19 +229,19 @@ class AbstractKernel(Module, Generic[Params]):
         """
         return None  # type: ignore[return-value]
 
-    def between(self, low: Params, high: Params, share: Any) -> Params:
+    def between(self, low: Params, high: Params, share: AnyArray) -> Params:
         """Parameters that are the share of the way from `low` to `high`; linear unless a kernel knows better.
 
         `share` is one number, or one for each entry of a leading axis of the parameters.
         """
 
-        def linear(low: Any, high: Any) -> Any:
+        def linear(low: AnyArray, high: AnyArray) -> AnyArray:
             part = share.reshape(share.shape + (1,) * (low.ndim - share.ndim))
             return (1 - part) * low + part * high
 
         return jax.tree.map(linear, low, high)
 
-    def first_memory(self, position: Rows, stream: Stream) -> Any:
+    def first_memory(self, position: Rows, stream: Stream) -> PyTree:
         """Return what the kernel keeps of each particle from move to move, at the start of a run; None as a rule.
 
         It becomes `particles.memory`, an array or a tree of arrays with one row for each particle, and `transition`
@@ -248,12 +250,12 @@ class AbstractKernel(Module, Generic[Params]):
         return None
 
     @abc.abstractmethod
-    def randomness(self, rows: Any, position: Rows, num: int) -> Any:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> PyTree:
         """The random numbers of `num` transitions of every particle, with these axes in front."""
 
     @abc.abstractmethod
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: Params
     ) -> tuple[Particles, Info]:
         """One transition of every particle that leaves the density at `beta` invariant.
 
@@ -261,7 +263,7 @@ class AbstractKernel(Module, Generic[Params]):
         returned, and `params` have a leading axis of groups.
         """
 
-    def step_size_of(self, params: Params, memory: Any = None) -> Scalar:
+    def step_size_of(self, params: Params, memory: PyTree = None) -> Scalar:
         """Return the step size to report, its mean over groups or particles; NaN for a kernel without one."""
         leaves = jax.tree.leaves(params)
         return namespace(leaves).asarray(float("nan"))
@@ -271,14 +273,14 @@ class AbstractKernel(Module, Generic[Params]):
         return self
 
     def move(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: StreamRows, params: Params
     ) -> tuple[Particles, Info]:
         """`num_steps` transitions of every particle."""
         numbers = self.randomness(rows, particles.position, self.num_steps)
         return self._transitions(evaluator, beta, particles, numbers, params)
 
     def trajectory(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: Any, params: Params, num: int
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, rows: StreamRows, params: Params, num: int
     ) -> tuple[Particles, Info]:
         """`num` states of every chain, the given one first, each `num_steps` transitions after the one before.
 
@@ -288,26 +290,26 @@ class AbstractKernel(Module, Generic[Params]):
         numbers = self.randomness(rows, particles.position, (num - 1) * self.num_steps)
         numbers = jax.tree.map(lambda leaf: leaf.reshape(num - 1, self.num_steps, *leaf.shape[1:]), numbers)
 
-        def advance(carry: tuple[Particles, Info], numbers: Any) -> tuple[tuple[Particles, Info], Particles]:
+        def advance(carry: tuple[Particles, Info], numbers: PyTree) -> tuple[tuple[Particles, Info], Particles]:
             new, info = self._transitions(evaluator, beta, carry[0], numbers, params)
             return (new, _merge(carry[1], info)), new
 
         (_, info), states = scan(xp, advance, (particles, _no_info(particles)), numbers)
 
-        def in_order(first: Any, rest: Any) -> Any:
+        def in_order(first: AnyArray, rest: AnyArray) -> AnyArray:
             chains = xp.swapaxes(xp.concatenate([first[None], rest]), 0, 1)
             return chains.reshape(-1, *chains.shape[2:])
 
         return jax.tree.map(in_order, particles, states), info._replace(acceptance=info.acceptance / (num - 1))
 
     def _transitions(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, numbers: Any, params: Params
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, numbers: PyTree, params: Params
     ) -> tuple[Particles, Info]:
         if self.num_steps == 1:
             numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
             return self.transition(evaluator, beta, particles, numbers, params)
 
-        def advance(carry: tuple[Particles, Info], numbers: Any) -> tuple[tuple[Particles, Info], None]:
+        def advance(carry: tuple[Particles, Info], numbers: PyTree) -> tuple[tuple[Particles, Info], None]:
             new, info = self.transition(evaluator, beta, carry[0], numbers, params)
             return (new, _merge(carry[1], info)), None
 
@@ -316,7 +318,7 @@ class AbstractKernel(Module, Generic[Params]):
 
 
 def _no_info(particles: Particles) -> Info:
-    """What is reported before any transition."""
+    """Return what is reported before any transition."""
     xp = namespace(particles.position)
     num = particles.position.shape[0]
     no = xp.zeros(num, bool)
@@ -341,7 +343,7 @@ def _first_proposal(total: Info, new: Info) -> Rows:
     return xp.where(total.invalid[:, None], total.proposal, new.proposal)
 
 
-def grouped(params: Any) -> Any:
+def grouped(params: PyTree) -> PyTree:
     """Parameters of one group with the axis of groups in front."""
     return jax.tree.map(lambda leaf: leaf[None], params)
 

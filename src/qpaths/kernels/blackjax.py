@@ -11,7 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, HostRows, RealLike, Rows, Stream, namespace
+from ..core import AnyArray, Cost, HostRows, PyTree, RealLike, Rows, Stream, StreamRows, namespace
 from ..paths import AbstractPath
 from ..rows import Evaluator, Layout, Particles
 from .base import AbstractKernel, Cloud, Info, check_num_steps, per_particle, weighted_moments
@@ -60,7 +60,7 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
         """The covariance of the weighted particles."""
         return weighted_moments(cloud)[1]
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> AnyArray:
         """Data of keys, one for each transition of each particle."""
         if isinstance(rows, HostRows):
             uniform = rows.draw(position.shape[0], num, 0, 2)[1]
@@ -68,7 +68,7 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
         return jnp.swapaxes(jax.vmap(lambda key: jax.random.key_data(jax.random.split(key, num)))(rows.keys), 0, 1)
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Matrix
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: Matrix
     ) -> tuple[Particles, Info]:
         xp, num = evaluator.xp, particles.position.shape[0]
         covariances = xp.broadcast_to(per_particle(params, num), (num, *params.shape[1:]))
@@ -84,11 +84,17 @@ class BlackJAXKernel(AbstractKernel[Matrix]):
 
 
 def _step(
-    build: Any, path: AbstractPath[Any], layout: Layout, betas: Any, positions: Any, data: Any, covariances: Any
+    build: Callable[..., Any],
+    path: AbstractPath[Any],
+    layout: Layout,
+    betas: AnyArray,
+    positions: AnyArray,
+    data: AnyArray,
+    covariances: AnyArray,
 ) -> tuple[Array, Array]:
     """One transition of every particle from a fresh state of BlackJAX, and its acceptance rate where it has one."""
 
-    def one(beta: Any, position: Any, data: Any, covariance: Any) -> tuple[Array, Array]:
+    def one(beta: AnyArray, position: AnyArray, data: AnyArray, covariance: AnyArray) -> tuple[Array, Array]:
         def log_density(position: Array) -> Array:
             return path.log_density_from(beta, path.features(layout.points(position)))
 

@@ -1,8 +1,9 @@
 """Square roots of covariances, the scales that kernels move by: made, applied, and interpolated."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Float
 
 from ..core import AnyArray, Rows, geometric_mean, namespace, quiet
@@ -39,8 +40,8 @@ def times(vectors: Rows, factors: Float[AnyArray, "g d d"]) -> Rows:
     return (grouped @ xp.swapaxes(factors, 1, 2)).reshape(vectors.shape)
 
 
-def _in_range(factors: AnyArray, dtype: Any) -> bool:
-    """Whether the scales of factors are far from the smallest and the largest number of a type."""
+def _in_range(factors: AnyArray, dtype: DTypeLike) -> bool:
+    """Return whether the scales of factors are far from the smallest and the largest number of a type."""
     scales, limits = np.abs(np.diagonal(factors, axis1=-2, axis2=-1)), np.finfo(dtype)
     return bool(np.all((scales > limits.tiny * 1e8) & (scales < limits.max * 1e-8)))
 
@@ -66,14 +67,14 @@ def per_particle(values: AnyArray, num: int) -> AnyArray:
     return values if groups in (1, num) else namespace(values).repeat(values, num // groups, axis=0)
 
 
-def scales_between(low: AnyArray, high: AnyArray, share: Any) -> AnyArray:
+def scales_between(low: AnyArray, high: AnyArray, share: AnyArray) -> AnyArray:
     """Positive numbers that are the share of the way from `low` to `high` on a log scale."""
     share = namespace(low, high, share).asarray(share, low.dtype)
     share = share.reshape(share.shape + (1,) * (low.ndim - share.ndim))
     return low ** (1 - share) * high**share
 
 
-def factors_between(low: Float[AnyArray, "*g d d"], high: Float[AnyArray, "*g d d"], share: Any) -> AnyArray:
+def factors_between(low: Float[AnyArray, "*g d d"], high: Float[AnyArray, "*g d d"], share: AnyArray) -> AnyArray:
     """A Cholesky factor between two: scales go geometrically, and what the scale of each row leaves goes linearly."""
     xp = namespace(low, high, share)
     first, last = (xp.diagonal(factor, axis1=-2, axis2=-1) for factor in (low, high))
@@ -102,11 +103,11 @@ class LowRank(NamedTuple):
         along = (grouped @ self.directions) * (self.stretches - 1)[:, None]
         return vectors + (along @ xp.swapaxes(self.directions, 1, 2)).reshape(vectors.shape)
 
-    def toward(self, other: "LowRank", share: Any) -> "LowRank":
+    def toward(self, other: "LowRank", share: AnyArray) -> "LowRank":
         """Between two: the diagonal goes geometrically, and directions are those of the nearer one."""
         xp = namespace(self.diagonal, other.diagonal, share)
 
-        def nearer(low: Any, high: Any) -> Any:
+        def nearer(low: AnyArray, high: AnyArray) -> AnyArray:
             part = xp.asarray(share)
             return xp.where(part.reshape(part.shape + (1,) * (low.ndim - part.ndim)) < 0.5, low, high)
 
@@ -114,7 +115,7 @@ class LowRank(NamedTuple):
         return LowRank(diagonal, *map(nearer, self[1:], other[1:]))
 
 
-def low_rank(positions: Rows, scores: Rows, weights: Any, rank: int) -> LowRank:
+def low_rank(positions: Rows, scores: Rows, weights: AnyArray, rank: int) -> LowRank:
     """The scale of a weighted population and the scores at it, with `rank` directions, half of them from the scores.
 
     Of all scales S with `x = S z` it is about the one for which draws and scores have the same covariance. That is the
@@ -141,7 +142,7 @@ def low_rank(positions: Rows, scores: Rows, weights: Any, rank: int) -> LowRank:
 
 
 def _covariance(centered: Rows) -> AnyArray:
-    """Of weighted, centered rows, with a little of the identity, which a population of a few cannot do without."""
+    """Covariance of weighted, centered rows, with a ridge that a population of a few cannot do without."""
     xp = namespace(centered)
     return centered.T @ centered + _RIDGE * xp.eye(centered.shape[1], dtype=centered.dtype)
 

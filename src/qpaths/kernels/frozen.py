@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, RealLike, Rows, Scalar, Stream, namespace
+from ..core import AnyArray, Cost, PyTree, RealLike, Rows, Scalar, Stream, StreamRows, namespace
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info
 
@@ -58,24 +58,24 @@ class KernelWrapper(AbstractKernel[Any]):
     def fit_cost(self, num_particles: int, again: bool) -> Cost:
         return self.kernel.fit_cost(num_particles, again)
 
-    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> Any:
+    def fit(self, cloud: Cloud, stream: Stream, previous: PyTree) -> PyTree:
         return self.kernel.fit(cloud, stream, previous)
 
-    def between(self, low: Any, high: Any, share: Any) -> Any:
+    def between(self, low: AnyArray, high: AnyArray, share: AnyArray) -> PyTree:
         return self.kernel.between(low, high, share)
 
-    def first_memory(self, position: Rows, stream: Stream) -> Any:
+    def first_memory(self, position: Rows, stream: Stream) -> PyTree:
         return self.kernel.first_memory(position, stream)
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> Any:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> PyTree:
         return self.kernel.randomness(rows, position, num)
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: PyTree
     ) -> tuple[Particles, Info]:
         return self.kernel.transition(evaluator, beta, particles, randomness, params)
 
-    def step_size_of(self, params: Any, memory: Any = None) -> Scalar:
+    def step_size_of(self, params: PyTree, memory: PyTree = None) -> Scalar:
         return self.kernel.step_size_of(params, memory)
 
 
@@ -104,9 +104,9 @@ class FrozenKernel(KernelWrapper):
     """
 
     betas: Float[AnyArray, " num"]
-    params: Any
+    params: PyTree
 
-    def __init__(self, kernel: AbstractKernel[Any], betas: Float[AnyArray, " num"], params: Any):
+    def __init__(self, kernel: AbstractKernel[Any], betas: Float[AnyArray, " num"], params: PyTree):
         self.kernel = kernel
         self.betas = betas
         self.params = params
@@ -117,11 +117,11 @@ class FrozenKernel(KernelWrapper):
         """Nothing: parameters are looked up."""
         return Cost()
 
-    def fit(self, cloud: Cloud, stream: Stream, previous: Any) -> Any:
+    def fit(self, cloud: Cloud, stream: Stream, previous: PyTree) -> PyTree:
         """The parameters at the beta of the cloud; nothing else is looked at."""
         return self.params_at(cloud.beta)
 
-    def params_at(self, beta: RealLike) -> Any:
+    def params_at(self, beta: RealLike) -> PyTree:
         """The parameters at one beta, or at each of several; between neighboring betas as the kernel says."""
         xp = namespace(self.betas, beta, self.params)
         betas = xp.asarray(self.betas)
@@ -132,7 +132,7 @@ class FrozenKernel(KernelWrapper):
         params = jax.tree.map(xp.asarray, self.params)
         low, high = (jax.tree.map(lambda leaf: leaf[at], params) for at in (last - 1, last))  # noqa: B023
 
-        def exact_at_ends(new: Any, low: Any, high: Any) -> Any:
+        def exact_at_ends(new: AnyArray, low: AnyArray, high: AnyArray) -> AnyArray:
             part = share.reshape(share.shape + (1,) * (low.ndim - share.ndim))
             return xp.where(part <= 0, low, xp.where(part >= 1, high, new)).astype(low.dtype)
 
@@ -155,7 +155,7 @@ class FrozenKernel(KernelWrapper):
         return FrozenKernel(self.kernel, 1 - self.betas[::-1], jax.tree.map(lambda leaf: leaf[::-1], self.params))
 
 
-def shared(kernel: Any) -> Any:
+def shared(kernel: AbstractKernel[Any]) -> Any:
     """Return the kernel with arrays in place of what would otherwise be part of a compiled program.
 
     Frozen kernels of one kind then share a program, whatever their betas and their numbers, such as the share of the
@@ -165,7 +165,7 @@ def shared(kernel: Any) -> Any:
         return kernel
     kernel = kernel.resampled()
 
-    def traced(leaf: Any) -> Any:
+    def traced(leaf: AnyArray) -> Any:
         # Of Python numbers, so that they do not widen float32.
         return jnp.asarray(float(leaf)) if isinstance(leaf, float | int) else leaf
 

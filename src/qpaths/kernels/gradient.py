@@ -13,11 +13,13 @@ import numpy as np
 from ..core import (
     AnyArray,
     Cost,
+    PyTree,
     RealLike,
     Rows,
     Scalar,
     ScalarLike,
     Stream,
+    StreamRows,
     is_concrete,
     namespace,
     quiet,
@@ -126,10 +128,10 @@ class HMC(AbstractKernel[LeapfrogParams]):
         num_rounds, num_copies = _effort(num_particles, again)
         return Cost.gradients(num_rounds * num_copies * self.num_leapfrog)
 
-    def step_size_of(self, params: LeapfrogParams, memory: Any = None) -> Scalar:
+    def step_size_of(self, params: LeapfrogParams, memory: PyTree = None) -> Scalar:
         return namespace(params.step_size).mean(params.step_size)
 
-    def between(self, low: LeapfrogParams, high: LeapfrogParams, share: Any) -> LeapfrogParams:
+    def between(self, low: LeapfrogParams, high: LeapfrogParams, share: AnyArray) -> LeapfrogParams:
         """Scales and step sizes go geometrically: halfway between 0.01 and 1 is 0.1."""
         step_size = scales_between(low.step_size, high.step_size, share)
         if isinstance(low.scale, LowRank) and isinstance(high.scale, LowRank):
@@ -164,7 +166,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
             step_size = xp.minimum(step_size, 0.5 * np.pi / self.num_leapfrog)
         return LeapfrogParams(scale, step_size.astype(dtype))
 
-    def _scale(self, cloud: Cloud) -> Any:
+    def _scale(self, cloud: Cloud) -> AnyArray | LowRank:
         """A square root of the covariance of the particles, of a part of it, or of the identity."""
         xp, dimension = cloud.evaluator.xp, cloud.positions.shape[1]
         if self.preconditioner == "none":
@@ -209,7 +211,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
         _, log_steps = scan(xp, one_round, (copies, xp.log(start.step_size)), inputs)
         return xp.exp(xp.mean(log_steps[num_rounds // 2 :]))
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray, AnyArray]:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> tuple[AnyArray, AnyArray, AnyArray]:
         """Momenta, factors of the step size, and uniform numbers for the Metropolis rule."""
         normal, uniform = rows.draw(position.shape[0], num, position.shape[1], 2, dtype=position.dtype)
         # A step size that does not depend on the state leaves the kernel exact, and no orbit closes for every one.
@@ -222,7 +224,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
         evaluator: Evaluator,
         beta: RealLike,
         particles: Particles,
-        randomness: Any,
+        randomness: PyTree,
         params: LeapfrogParams,
     ) -> tuple[Particles, Info]:
         """`num_leapfrog` leapfrog steps of all particles at once, then the Metropolis rule.
@@ -240,7 +242,7 @@ class HMC(AbstractKernel[LeapfrogParams]):
             particles = particles._replace(memory=None)
         step = (per_particle(params.step_size, uniform.shape[0]) * factor)[:, None]
 
-        def kick(momentum: Any, particles: Particles, share: float) -> Any:
+        def kick(momentum: AnyArray, particles: Particles, share: float) -> AnyArray:
             return momentum + share * step * params.backward(evaluator.score(beta, particles))
 
         def leapfrog(carry: tuple[Particles, Any, Any], _: None) -> tuple[tuple[Particles, Any, Any], None]:

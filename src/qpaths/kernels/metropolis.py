@@ -1,11 +1,23 @@
 """Metropolis kernels that need no gradient: one evaluation of each density per transition."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, RealLike, Rows, ScalarLike, Stream, Vector, is_concrete, namespace
+from ..core import (
+    AnyArray,
+    Cost,
+    PyTree,
+    RealLike,
+    Rows,
+    ScalarLike,
+    Stream,
+    StreamRows,
+    Vector,
+    is_concrete,
+    namespace,
+)
 from ..rows import Evaluator, Particles
 from .base import AbstractKernel, Cloud, Info, accept, check_num_steps, weighted_moments
 from .factors import cholesky_or_diagonal, factors_between, per_particle, times
@@ -48,15 +60,15 @@ class RandomWalk(AbstractKernel[Factors]):
         _, covariance = weighted_moments(cloud)
         return self.scale * covariance.shape[0] ** -0.5 * cholesky_or_diagonal(covariance)
 
-    def between(self, low: Factors, high: Factors, share: Any) -> Factors:
+    def between(self, low: Factors, high: Factors, share: AnyArray) -> Factors:
         return factors_between(low, high, share)
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype, coarse=True)
         return noise, uniform[..., 0]
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Factors
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: Factors
     ) -> tuple[Particles, Info]:
         noise, uniform = randomness
         proposal = evaluator.particles(particles.position + times(noise, params), with_slopes=False)
@@ -106,16 +118,16 @@ class IndependentMH(AbstractKernel[Fitted]):
         mean, covariance = weighted_moments(cloud)
         return Fitted(mean, cholesky_or_diagonal(covariance))
 
-    def between(self, low: Fitted, high: Fitted, share: Any) -> Fitted:
+    def between(self, low: Fitted, high: Fitted, share: AnyArray) -> Fitted:
         mean = super().between(low, high, share).mean
         return Fitted(mean, factors_between(low.cholesky, high.cholesky, share))
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         noise, uniform = rows.draw(*_sizes(position, num), dtype=position.dtype)
         return noise, uniform[..., 0]
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Fitted
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: Fitted
     ) -> tuple[Particles, Info]:
         noise, uniform = randomness
         ahead = per_particle(params.mean, noise.shape[0]) + times(noise, params.cholesky)

@@ -13,10 +13,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
 from ..core import (
+    AnyArray,
+    FloatArray,
     HostStream,
     Identity,
+    PRNGKey,
+    PyTree,
+    RandomKey,
     Rows,
     Stream,
     TracedStream,
@@ -27,6 +33,7 @@ from ..core import (
     to_host,
 )
 from ..densities import DensityLike, called, evaluate, is_numpy, sampler_of
+from ..paths import AbstractPath
 from .evaluator import AbstractDensities, Evaluator, PlainDensities, forward
 from .executors import spread_of_call
 from .layout import DerivedDensity, Layout, any_numpy, layout_of, traced_layout
@@ -52,17 +59,17 @@ class TracedDensities(PlainDensities):
         """Each draw has its key, `fold_in(key, i)`: the draws do not depend on chunks."""
         return draws(density, self.layout, stream.key, jnp.arange(num))
 
-    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
+    def each_row(self, function: Callable[..., Any], tree: PyTree, *arrays: AnyArray) -> PyTree:
         return jax.vmap(functools.partial(function, tree))(*arrays)
 
-    def own(self, values: Any) -> Any:
+    def own(self, values: PyTree) -> PyTree:
         return values
 
 
-def of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, with_slopes: bool) -> tuple[Any, Any]:
+def of_rows(density: DensityLike, name: str, layout: Layout, positions: AnyArray, with_slopes: bool) -> tuple[Any, Any]:
     """Log densities at all rows, and their gradients or None, by `jax.vmap` of the user's function."""
 
-    def log_prob(row: Any) -> Any:
+    def log_prob(row: AnyArray) -> FloatArray:
         return evaluate(density, layout.points(row), name)
 
     if with_slopes:
@@ -70,7 +77,7 @@ def of_rows(density: DensityLike, name: str, layout: Layout, positions: Any, wit
     return jax.vmap(log_prob)(positions), None
 
 
-def draws(density: DensityLike, layout: Layout, key: Any, numbers: Any) -> Any:
+def draws(density: DensityLike, layout: Layout, key: PRNGKey, numbers: AnyArray) -> Rows:
     """Rows of the draws with the given numbers, each with its key."""
     sample = sampler_of(density, "base")
     return jax.vmap(lambda i: layout.rows(sample(jax.random.fold_in(key, i))))(numbers)
@@ -144,12 +151,12 @@ class HostDensities(PlainDensities):
 
         return program.at_once.run(run)
 
-    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
-        """As the contract says, in one compiled program for all rows."""
+    def each_row(self, function: Callable[..., Any], tree: PyTree, *arrays: AnyArray) -> PyTree:
+        """Map over rows in one compiled program for all rows."""
         leaves, structure = jax.tree.flatten(tree)
         return to_host(_row_program(structure, function)(leaves, *arrays))
 
-    def own(self, values: Any) -> Any:
+    def own(self, values: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: np.asarray(leaf, float) if isinstance(leaf, jax.Array) else leaf, values)
 
     def _drawn(self, density: DensityLike, stream: HostStream, num: int) -> Rows:
@@ -165,7 +172,7 @@ class HostDensities(PlainDensities):
             leaves, structure = jax.tree.flatten(density)
             program, data = _draw_program(structure, self.layout), stream.key_data()
 
-            def begin(numbers: np.ndarray) -> Any:
+            def begin(numbers: np.ndarray) -> PyTree:
                 return program(leaves, data, numbers)
 
             positions = in_pieces(begin, np.arange(num), _chunks(num), is_filled=True, join=_as_doubles)
@@ -191,23 +198,25 @@ def _in_range(positions: Rows) -> Rows:
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _rows_at_once(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> AtMost:
-    """How many rows the programs of some densities work on at once, as far as is known."""
+def _rows_at_once(structure: PyTreeDef, names: tuple[str, ...], layout: Layout, with_slopes: bool) -> AtMost:
+    """Remember how many rows the programs of some densities work on at once."""
     return AtMost(_PART, "points")
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_slopes: bool, part: int) -> Any:
+def _value_program(
+    structure: PyTreeDef, names: tuple[str, ...], layout: Layout, with_slopes: bool, part: int
+) -> Callable[..., PyTree]:
     """A compiled function of the densities' arrays and a chunk of positions: one pair for each density.
 
     It works on `part` rows at once on a CPU, and anywhere if that is fewer than usual.
     """
 
     @functools.partial(jax.jit, compiler_options=_WIDE)
-    def values(leaves: list[Any], positions: Any) -> Any:
+    def values(leaves: list[Any], positions: AnyArray) -> PyTree:
         densities = jax.tree.unflatten(structure, leaves)
 
-        def of_part(rows: Any) -> Any:
+        def of_part(rows: PyTree) -> PyTree:
             return [of_rows(d, name, layout, rows, with_slopes) for name, d in zip(names, densities, strict=True)]
 
         in_parts = part < _PART or jax.default_backend() == "cpu"
@@ -217,18 +226,18 @@ def _value_program(structure: Any, names: tuple[str, ...], layout: Layout, with_
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _draw_program(structure: Any, layout: Layout) -> Any:
+def _draw_program(structure: PyTreeDef, layout: Layout) -> Callable[..., Rows]:
     """A compiled function that draws the points with the given numbers."""
 
     @jax.jit
-    def draw(leaves: list[Any], data: Any, numbers: Any) -> Any:
+    def draw(leaves: list[Any], data: AnyArray, numbers: AnyArray) -> Rows:
         return draws(jax.tree.unflatten(structure, leaves), layout, jax.random.wrap_key_data(data), numbers)
 
     return draw
 
 
 @functools.lru_cache(maxsize=_MOST_PROGRAMS)
-def _row_program(structure: Any, function: Callable[..., Any]) -> Any:
+def _row_program(structure: PyTreeDef, function: Callable[..., Any]) -> Callable[..., PyTree]:
     """A compiled function that maps a function of a tree over rows."""
     return jax.jit(
         lambda leaves, *arrays: jax.vmap(functools.partial(function, jax.tree.unflatten(structure, leaves)))(*arrays)
@@ -260,8 +269,8 @@ def _chunks(num: int) -> Iterator[int]:
         start += size
 
 
-def _as_doubles(parts: list[Any]) -> Any:
-    """What was found in chunks, as arrays of all rows with 64 bits."""
+def _as_doubles(parts: list[Any]) -> PyTree:
+    """Join what was found in chunks to arrays of all rows with 64 bits."""
     return jax.tree.map(lambda *chunks: np.concatenate([np.asarray(chunk, float) for chunk in chunks]), *parts)
 
 
@@ -288,7 +297,7 @@ class _CompiledRows:
     def __init__(self, *parts: Any):
         self.parts = parts
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[Any, ...]:
         return _CompiledRows, self.parts
 
     @functools.cached_property
@@ -298,18 +307,18 @@ class _CompiledRows:
         program = _value_program(structure, tuple(densities), layout, with_slopes, part)
         return program, [jnp.asarray(leaf) for leaf in leaves]
 
-    def begin(self, rows: np.ndarray) -> Any:
+    def begin(self, rows: np.ndarray) -> PyTree:
         """Arrays that the device may still work on."""
         program, leaves = self._program
         return program(leaves, rows)
 
-    def __call__(self, rows: np.ndarray) -> Any:
+    def __call__(self, rows: np.ndarray) -> PyTree:
         with in_precision(self.parts[-1]):
             return jax.tree.map(np.asarray, self.begin(rows))
 
 
-def runs_on_host(*parts: Any) -> bool:
-    """Whether a run of these parts is stepped on the host: outside any transformation, and without an accelerator."""
+def runs_on_host(*parts: PyTree) -> bool:
+    """Return whether the host steps a run of these parts: outside any transformation, and without an accelerator."""
     return not is_traced(parts) and (on_cpu() or any_numpy(parts))
 
 
@@ -317,7 +326,7 @@ def on_cpu() -> bool:
     return jax.default_backend() == "cpu"
 
 
-def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | TracedStream:
+def stream_for(key: RandomKey, *parts: PyTree, pilots: bool = False) -> HostStream | TracedStream:
     """The random numbers of a run of these parts: a stream of the host, or of JAX where the run is compiled.
 
     Args:
@@ -345,7 +354,7 @@ def stream_for(key: Any, *parts: Any, pilots: bool = False) -> HostStream | Trac
     return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
 
 
-def evaluator_of(path: Any, stream: Stream, *, with_slopes: bool) -> Evaluator:
+def evaluator_of(path: AbstractPath[Any], stream: Stream, *, with_slopes: bool) -> Evaluator:
     """The evaluator for a run of a path in the world of a stream; a base may choose the coordinates of the run."""
     layout, is_host = layout_of(path), isinstance(stream, HostStream)
     if not is_host and any_numpy((path,)):

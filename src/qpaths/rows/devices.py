@@ -18,11 +18,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.typing import DTypeLike
 
+from ..core import AnyArray, PyTree
 from .pieces import COMPILED, Place, in_pieces, num_of
 
 Devices: TypeAlias = int | Sequence[Any] | None
-"""How many devices, the devices themselves (`jax.devices()`), or None."""
+"""A number of devices, the devices themselves (`jax.devices()`), or None."""
 
 _AXIS = "rows"
 _CELLS = 16
@@ -75,7 +77,7 @@ def check_shares(name: str, num: int, devices: Any, length: int = 1) -> None:
     )
 
 
-def gathered(tree: Any) -> Any:
+def gathered(tree: PyTree) -> PyTree:
     """Arrays on devices as NumPy arrays, in every process."""
     leaves, structure = jax.tree.flatten(tree)
     if not all(leaf.is_fully_addressable for leaf in leaves):
@@ -84,13 +86,13 @@ def gathered(tree: Any) -> Any:
     return jax.tree.unflatten(structure, [np.asarray(leaf) for leaf in leaves])
 
 
-def portable(tree: Any, dtype: Any) -> Any:
+def portable(tree: PyTree, dtype: DTypeLike) -> PyTree:
     """Arrays that every process has, as programs on devices of several processes take them: NumPy's.
 
     Single numbers that JAX would let follow the precision of what they meet get that of the run.
     """
 
-    def one(leaf: Any) -> Any:
+    def one(leaf: AnyArray) -> AnyArray:
         follows = isinstance(leaf, float | np.floating) or (isinstance(leaf, jax.Array) and leaf.weak_type)
         if follows and np.issubdtype(np.result_type(leaf), np.floating):
             return np.asarray(leaf, dtype)
@@ -100,7 +102,7 @@ def portable(tree: Any, dtype: Any) -> Any:
 
 
 @functools.lru_cache
-def _everywhere(devices: tuple[Any, ...]) -> Any:
+def _everywhere(devices: tuple[Any, ...]) -> Callable[..., PyTree]:
     """A program that gives every device all rows."""
     return jax.jit(lambda arrays: arrays, out_shardings=sharding(devices))
 
@@ -114,7 +116,7 @@ def sharding(devices: tuple[Any, ...], *axes: str) -> NamedSharding:
     return NamedSharding(_mesh(devices), PartitionSpec(*axes))
 
 
-def mapped(function: Callable[..., Any], devices: tuple[Any, ...], specs: str, out: str) -> Any:
+def mapped(function: Callable[..., Any], devices: tuple[Any, ...], specs: str, out: str) -> Callable[..., PyTree]:
     """`function` on each device; a letter r for an argument whose rows are spread, a for one that all have."""
     parts = {"r": PartitionSpec(_AXIS), "a": PartitionSpec()}
     in_specs = tuple(parts[letter] for letter in specs)
@@ -125,7 +127,7 @@ def mapped(function: Callable[..., Any], devices: tuple[Any, ...], specs: str, o
 
 
 def rows_at_once(num: int, devices: tuple[Any, ...]) -> int:
-    """How many of `num` rows a device works on at once where nothing else is asked for."""
+    """Return how many of `num` rows a device works on at once where nothing else is asked for."""
     height = num // _num_cells(num, devices)
     return min(height, _CPU_ROWS) if devices[0].platform == "cpu" else height
 
@@ -144,18 +146,18 @@ class OnDevices(Place):
     """
 
     devices: tuple[Any, ...]
-    shared: Any
+    shared: PyTree
     """Arrays that every device needs, NumPy's."""
     cells: int | None = None
-    """How many cells there are, a multiple of the number of devices, where it should not follow from the number of
+    """The number of cells, a multiple of the number of devices, where it should not follow from the number of
     rows."""
 
-    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+    def run(self, work: Callable[..., Any], rows: PyTree, size: int | None) -> PyTree:
         size = size or rows_at_once(num_of(rows), self.devices)
         return _join(_in_cells(work, self.shared, rows, self.devices, self.cells, size), self.devices)
 
 
-def total(work: Callable[..., Any], shared: Any, rows: Any, devices: tuple[Any, ...]) -> Any:
+def total(work: Callable[..., Any], shared: PyTree, rows: PyTree, devices: tuple[Any, ...]) -> PyTree:
     """The sum of `work(shared, rows)` over the cells, on the host."""
 
     def one(*parts: np.ndarray) -> np.ndarray:
@@ -165,9 +167,14 @@ def total(work: Callable[..., Any], shared: Any, rows: Any, devices: tuple[Any, 
 
 
 def _in_cells(
-    work: Any, shared: Any, rows: Any, devices: tuple[Any, ...], cells: int | None, size: int | None
+    work: Callable[..., Any],
+    shared: PyTree,
+    rows: PyTree,
+    devices: tuple[Any, ...],
+    cells: int | None,
+    size: int | None,
 ) -> list[Any]:
-    """What `work` returns for the first cells of all devices, for the second ones, and so on."""
+    """Return what `work` makes of the first cells of all devices, for the second ones, and so on."""
     num = num_of(rows)
     cells = cells or _num_cells(num, devices)
     own, height = cells // len(devices), num // cells
@@ -185,7 +192,7 @@ def _in_cells(
 
 
 @functools.partial(jax.jit, static_argnames=("work", "size"))
-def _piece(shared: Any, here: Any, rows: Any, *, work: Any, size: int | None) -> Any:
+def _piece(shared: PyTree, here: AnyArray, rows: PyTree, *, work: Callable[..., Any], size: int | None) -> PyTree:
     """One cell on one device: its rows in chunks of a size, or one value of all of them where there is none."""
     if size is None:
         return jax.tree.map(lambda leaf: leaf[None], work(shared, rows))
@@ -194,7 +201,7 @@ def _piece(shared: Any, here: Any, rows: Any, *, work: Any, size: int | None) ->
     return in_pieces(lambda part: work(shared, part[0], before, part[1]), (numbers, rows), size, COMPILED)
 
 
-def _on_device(tree: Any) -> dict[Any, Any]:
+def _on_device(tree: PyTree) -> dict[Any, Any]:
     """The parts of arrays that lie on each device of this process."""
     leaves, structure = jax.tree.flatten(tree)
     shards = [{shard.device: shard.data for shard in leaf.addressable_shards} for leaf in leaves]
@@ -209,24 +216,24 @@ def _global(parts: tuple[Any, ...], devices: tuple[Any, ...]) -> jax.Array:
 
 
 @functools.partial(jax.jit, static_argnames=("devices", "own"))
-def _cut(rows: Any, *, devices: tuple[Any, ...], own: int) -> list[Any]:
+def _cut(rows: PyTree, *, devices: tuple[Any, ...], own: int) -> list[Any]:
     """The rows of each device in as many pieces as it has cells."""
 
-    def on_device(rows: Any) -> list[Any]:
+    def on_device(rows: PyTree) -> list[Any]:
         split = jax.tree.map(lambda leaf: jnp.split(leaf, own), rows)
         return [jax.tree.map(lambda _, parts: parts[i], rows, split) for i in range(own)]  # noqa: B023
 
     return mapped(on_device, devices, "r", "r")(rows)
 
 
-def _join(pieces: list[Any], devices: tuple[Any, ...]) -> Any:
+def _join(pieces: list[Any], devices: tuple[Any, ...]) -> PyTree:
     """The inverse of `_cut`."""
     return pieces[0] if len(pieces) == 1 else _joined(pieces, devices=devices)
 
 
 @functools.partial(jax.jit, static_argnames="devices")
-def _joined(pieces: list[Any], *, devices: tuple[Any, ...]) -> Any:
-    def on_device(pieces: list[Any]) -> Any:
+def _joined(pieces: list[Any], *, devices: tuple[Any, ...]) -> PyTree:
+    def on_device(pieces: list[Any]) -> PyTree:
         return jax.tree.map(lambda *parts: jnp.concatenate(parts), *pieces)
 
     return mapped(on_device, devices, "r", "r")(pieces)
@@ -239,7 +246,7 @@ class ShardedRows:
         self.array = array
 
     @staticmethod
-    def of(rows: np.ndarray, devices: tuple[Any, ...], dtype: Any = None) -> "ShardedRows":
+    def of(rows: np.ndarray, devices: tuple[Any, ...], dtype: DTypeLike | None = None) -> "ShardedRows":
         """Rows that every process has, each put on its device."""
         rows = np.asarray(rows, dtype)
         return ShardedRows(jax.make_array_from_callback(rows.shape, sharding(devices, _AXIS), lambda part: rows[part]))
@@ -261,10 +268,10 @@ class ShardedRows:
         return self.array.ndim
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         return np.dtype(self.array.dtype)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.asarray(gathered(self.array), dtype)
 
     def __getitem__(self, index: Any) -> np.ndarray:
@@ -282,27 +289,27 @@ class ShardedRows:
         return mean, total(_weighted_square, mean.astype(self.dtype), (self.array, own), self.devices)
 
 
-def on_host(rows: Any) -> Any:
+def on_host(rows: PyTree) -> PyTree:
     """All rows as a NumPy array where they are spread; anything else as it is."""
     return np.asarray(rows) if isinstance(rows, ShardedRows) else rows
 
 
-def _weighted_sum(shared: Any, rows: Any) -> Any:
+def _weighted_sum(shared: PyTree, rows: PyTree) -> AnyArray:
     positions, weights = rows
     return weights @ positions
 
 
-def _weighted_square(shared: Any, rows: Any) -> Any:
+def _weighted_square(shared: PyTree, rows: PyTree) -> AnyArray:
     positions, weights = rows
     centered = positions - shared
     return (centered * weights[:, None]).T @ centered
 
 
 @functools.partial(jax.jit, static_argnames="devices")
-def _fetched(array: Any, numbers: Any, *, devices: tuple[Any, ...]) -> Any:
+def _fetched(array: AnyArray, numbers: AnyArray, *, devices: tuple[Any, ...]) -> AnyArray:
     """Some rows of a spread array, in every process."""
 
-    def on_device(rows: Any, numbers: Any) -> Any:
+    def on_device(rows: PyTree, numbers: AnyArray) -> PyTree:
         local = numbers - jax.lax.axis_index(_AXIS) * rows.shape[0]
         is_here = ((local >= 0) & (local < rows.shape[0])).reshape(-1, *[1] * (rows.ndim - 1))
         return jax.lax.psum(jnp.where(is_here, rows[jnp.clip(local, 0, rows.shape[0] - 1)], 0), _AXIS)
@@ -313,7 +320,7 @@ def _fetched(array: Any, numbers: Any, *, devices: tuple[Any, ...]) -> Any:
 # Rows that change places, as in resampling: each device sends what others need, and nothing else travels.
 
 
-def taken(tree: Any, numbers: Any) -> Any:
+def taken(tree: PyTree, numbers: AnyArray) -> PyTree:
     """Rows of all arrays by number, as many as there are devices times something: those of spread arrays spread again.
 
     Every process calls it with the same numbers. Only rows that are needed on another device travel, each once.
@@ -351,11 +358,11 @@ def _exchanged(arrays: list[Any], numbers: np.ndarray, devices: tuple[Any, ...])
 
 
 @functools.partial(jax.jit, static_argnames="devices")
-def _exchange(arrays: list[Any], sent: Any, picked: Any, *, devices: tuple[Any, ...]) -> list[Any]:
+def _exchange(arrays: list[Any], sent: AnyArray, picked: AnyArray, *, devices: tuple[Any, ...]) -> list[Any]:
     """On each device: send rows to the others, and pick from the own rows and those that came."""
 
-    def on_device(arrays: list[Any], sent: Any, picked: Any) -> list[Any]:
-        def one(rows: Any) -> Any:
+    def on_device(arrays: list[Any], sent: AnyArray, picked: AnyArray) -> list[Any]:
+        def one(rows: PyTree) -> AnyArray:
             if sent.size:
                 came = jax.lax.all_to_all(rows[sent[0]], _AXIS, 0, 0)
                 rows = jnp.concatenate([rows, came.reshape(-1, *rows.shape[1:])])

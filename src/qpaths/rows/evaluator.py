@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..core import ArrayNamespace, FloatArray, Point, RealLike, Rows, Stream, to_host
+from ..core import AnyArray, ArrayNamespace, Features, FloatArray, Point, PyTree, RealLike, Rows, Stream, to_host
 from ..densities import DensityLike
 from ..paths import AbstractPath, EndpointSlopes, EndpointValues, Reversed
 from .layout import DerivedDensity, Layout, inner_of
@@ -38,12 +38,12 @@ class Particles(NamedTuple):
 
     position: Rows
     """The points as flat vectors."""
-    features: Any
-    """What the path needs for the density at every beta."""
-    slopes: Any
-    """What the path needs for the gradient at every beta; None for kernels that follow no gradient."""
-    memory: Any = None
-    """What a kernel keeps of each particle from move to move, such as its momentum; None as a rule."""
+    features: Features
+    """Numbers that the path needs for the density at every beta."""
+    slopes: PyTree
+    """Gradients that the path needs for that of the density at every beta; None for kernels that follow no gradient."""
+    memory: PyTree = None
+    """Numbers that a kernel keeps of each particle from move to move, such as its momentum; None as a rule."""
 
 
 class AbstractDensities(abc.ABC):
@@ -55,14 +55,14 @@ class AbstractDensities(abc.ABC):
     """`numpy` on the host, `jax.numpy` in a compiled program."""
 
     @abc.abstractmethod
-    def own(self, values: Any) -> Any:
+    def own(self, values: PyTree) -> PyTree:
         """Return what a path's arithmetic gave, as arrays of this kind.
 
         A path that is written with `jax.numpy` alone returns JAX arrays on the host, too.
         """
 
     @abc.abstractmethod
-    def each_row(self, function: Callable[..., Any], tree: Any, *arrays: Any) -> Any:
+    def each_row(self, function: Callable[..., Any], tree: PyTree, *arrays: AnyArray) -> PyTree:
         """Return `function(tree, *rows)` for each row of the arrays, for paths that are not pointwise."""
 
     @abc.abstractmethod
@@ -93,11 +93,11 @@ class PlainDensities(AbstractDensities):
     def _evaluated(
         self, densities: dict[str, DensityLike], positions: Rows, with_slopes: bool
     ) -> list[tuple[FloatArray, Any]]:
-        """As `at`, by the user's functions."""
+        """Evaluate as `at` does, by the user's functions."""
 
     @abc.abstractmethod
     def _drawn(self, density: DensityLike, stream: Any, num: int) -> Rows:
-        """As `draw`, by the user's sampler."""
+        """Draw by the user's sampler."""
 
     def draw(self, density: DensityLike, stream: Stream, num: int) -> Rows:
         if isinstance(density, DerivedDensity):
@@ -118,7 +118,7 @@ class PlainDensities(AbstractDensities):
             for density, pair in zip(densities.values(), found, strict=True)
         ]
 
-    def _forgiven(self, derived: DerivedDensity, positions: Rows, log_inner: Any, value: Any) -> Any:
+    def _forgiven(self, derived: DerivedDensity, positions: Rows, log_inner: AnyArray, value: Any) -> AnyArray:
         """Log densities, where NaN, +inf and rounding errors far beyond all draws count as no mass.
 
         Heavy-tailed draws and trajectories in the coordinates of a map lead to points that the user never had in mind.
@@ -178,11 +178,11 @@ class Evaluator:
 
     @property
     def layout(self) -> Any:  # a `Layout`, or one through the map of a reference
-        """How points lie in rows."""
+        """The layout of points in rows."""
         return self.densities.layout
 
     @property
-    def xp(self) -> Any:
+    def xp(self) -> ArrayNamespace:
         """`numpy` on the host, `jax.numpy` in a compiled program."""
         return self.densities.xp
 
@@ -223,7 +223,7 @@ class Evaluator:
             return Particles(positions, self.values(positions), None)
         return self._of_path(positions, None)
 
-    def _of_path(self, positions: Rows, slopes: Any) -> Particles:
+    def _of_path(self, positions: Rows, slopes: PyTree) -> Particles:
         """With the features that a path has which is not pointwise."""
         return Particles(
             positions, self.densities.each_row(_features, self.path, self.layout.points(positions)), slopes
@@ -265,19 +265,19 @@ class Evaluator:
 
     # The path's arithmetic: no density is evaluated.
 
-    def log_density(self, beta: RealLike, features: Any) -> FloatArray:
+    def log_density(self, beta: RealLike, features: Features) -> FloatArray:
         """Log of the unnormalized density at `beta`, one number for each particle."""
         return self.densities.own(self.path.log_density_from(beta, features))
 
-    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Features) -> FloatArray:
         """Log incremental weights of a step from `beta` to `new_beta`; `-inf` where no mass is left."""
         return self.densities.own(self.path.log_ratio(beta, new_beta, features))
 
-    def derivative(self, beta: RealLike, features: Any) -> FloatArray:
+    def derivative(self, beta: RealLike, features: Features) -> FloatArray:
         """Derivative of the log density in beta: the integrand of thermodynamic integration."""
         return self.densities.own(self.path.derivative_from(beta, features))
 
-    def derivatives(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+    def derivatives(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
         """First and second derivative of the log density in beta."""
         return self.densities.own(self.path.derivatives_from(beta, features))
 
@@ -348,16 +348,16 @@ def _with_host_numbers(path: AbstractPath[Any]) -> AbstractPath[Any]:
     return new
 
 
-def _features(path: AbstractPath[Any], x: Point) -> Any:
+def _features(path: AbstractPath[Any], x: Point) -> Features:
     """A named function, because compiled programs are kept by the identity of their function."""
     return path.features(x)
 
 
 @functools.lru_cache(maxsize=_MOST_LAYOUTS)
-def _score_in(layout: Any) -> Callable[..., Any]:
+def _score_in(layout: Layout) -> Callable[..., Any]:
     """One function for each layout, so that programs are found again."""
 
-    def score(path: AbstractPath[Any], position: Any, beta: Any) -> Any:
+    def score(path: AbstractPath[Any], position: AnyArray, beta: AnyArray) -> AnyArray:
         return jax.grad(lambda row: path.log_density_from(beta, path.features(layout.points(row))))(position)
 
     return score

@@ -23,7 +23,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ..core import one_thread
+from ..core import PyTree, one_thread
 from .workers import Workers, check_versions, versions
 
 BATCH = 32
@@ -56,7 +56,7 @@ class RemoteFunction:
 
     @property
     def seconds_each(self) -> float:
-        """What a row costs; 0 where that is not known."""
+        """Seconds that a row costs; 0 where that is not known."""
         return self._seconds / max(self._num_rows, 1)
 
     def note(self, seconds: float, num_rows: int) -> None:
@@ -65,7 +65,7 @@ class RemoteFunction:
         if self._num > 1:
             self._seconds, self._num_rows = self._seconds + seconds, self._num_rows + num_rows
 
-    def here(self, rows: np.ndarray) -> Any:
+    def here(self, rows: np.ndarray) -> PyTree:
         found, seconds = _timed(self.function, rows)
         self.note(seconds, len(rows))
         return found
@@ -172,7 +172,7 @@ _current: contextvars.ContextVar[OverWorkers | None] = contextvars.ContextVar("q
 
 
 def spread_of_call() -> OverWorkers | None:
-    """How the current call spreads its evaluations; None where it does them here."""
+    """Return what spreads the current call's evaluations; None where it does them here."""
     return _current.get()
 
 
@@ -285,7 +285,7 @@ def _can_travel(part: Any) -> bool:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value consists of, with names that its author knows."""
+    """Yield what a value consists of, with names that its author knows."""
     if isinstance(value, functools.partial | jax.tree_util.Partial):
         yield f"`{getattr(value.func, '__name__', 'a function')}`", value.func
         yield from ((f"argument {i}", part) for i, part in enumerate(value.args))

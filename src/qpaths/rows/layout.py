@@ -3,14 +3,15 @@
 import abc
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import PyTreeDef
 
-from ..core import AnyArray, Point, QpathsError, QpathsTypeError, Rows, Stream, Vector, namespace
+from ..core import AnyArray, Point, PyTree, QpathsError, QpathsTypeError, Rows, Stream, Vector, namespace
 from ..densities import DensityLike, called, evaluate, is_numpy, sampler_of
 from ..paths import AbstractPath, Reversed
 
@@ -38,7 +39,7 @@ class DerivedDensity(abc.ABC):
         """Return rows of draws; `draw_inner(stream, num)` makes those of `inner`."""
 
     @abc.abstractmethod
-    def is_far(self, positions: Rows) -> Any:
+    def is_far(self, positions: Rows) -> AnyArray:
         """Return which rows lie beyond all draws that anyone expects: NaN there is not the fault of a density."""
 
     def in_coordinates(self, densities: Any) -> Any:
@@ -51,7 +52,7 @@ class DerivedDensity(abc.ABC):
         return self
 
 
-def inner_of(density: Any) -> Any:
+def inner_of(density: DensityLike) -> DensityLike:
     """Return the density that the user gave: `density` itself, or the one that it is built on."""
     return density.inner if isinstance(density, DerivedDensity) else density
 
@@ -60,7 +61,7 @@ _MOST_LAYOUTS = 8
 
 
 class Layout(NamedTuple):
-    """How the numbers of a point, an array or a tree of arrays, lie in a flat vector.
+    """The order in which the numbers of a point, an array or a tree of arrays, lie in a flat vector.
 
     Kernels see flat vectors only; the user's functions see points only. The leaves of the tree lie one after the other.
 
@@ -73,7 +74,7 @@ class Layout(NamedTuple):
         (2, 2, 2)
     """
 
-    structure: Any
+    structure: PyTreeDef
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype, ...]
 
@@ -94,7 +95,7 @@ class Layout(NamedTuple):
         return sum(self.sizes)
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """That of the flat vector."""
         return np.result_type(*self.dtypes)
 
@@ -121,7 +122,7 @@ class Layout(NamedTuple):
         return flat[0] if len(flat) == 1 else xp.concatenate(flat, axis=-1)
 
 
-def layout_of(path: Any) -> Layout:
+def layout_of(path: AbstractPath[Any]) -> Layout:
     """The layout of the points that the base draws.
 
     The endpoints are traced with such a point, so that functions that do not fit together fail here: with an error that
@@ -138,11 +139,11 @@ def layout_of(path: Any) -> Layout:
 
 
 @functools.lru_cache(maxsize=_MOST_LAYOUTS)
-def traced_layout(structure: Any, leaves: tuple[Any, ...]) -> Layout:
+def traced_layout(structure: PyTreeDef, leaves: tuple[Any, ...]) -> Layout:
     """Traces the endpoints, which takes some milliseconds, once for all paths of one kind."""
     found = []
 
-    def look(leaves: Any) -> None:
+    def look(leaves: PyTree) -> None:
         found.append(_layout_of(jax.tree.unflatten(structure, leaves)))
 
     jax.eval_shape(look, [jax.ShapeDtypeStruct(*leaf) for leaf in leaves])
@@ -182,7 +183,7 @@ def key_type() -> Any:
     return jax.eval_shape(lambda: jax.random.key(0)).dtype
 
 
-def shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
+def shape_of(function: Any, argument: PyTree, name: str, what: str) -> PyTree:
     """Shape and type of what a function returns, by tracing it."""
     try:
         # A function of its own, because a method that carries traced arrays cannot be a key of jax's caches.
@@ -198,13 +199,13 @@ def shape_of(function: Any, argument: Any, name: str, what: str) -> Any:
         raise QpathsError(f"`{name}` does not take {what}, which is {describe(argument)}: {error}") from error
 
 
-def describe(example: Any) -> str:
+def describe(example: PyTree) -> str:
     """Types and shapes of a point, for errors."""
     return str(jax.tree.map(lambda leaf: f"{leaf.dtype}{list(leaf.shape)}", example))
 
 
-def any_numpy(parts: Any) -> bool:
-    """Whether some of the paths among the parts have an endpoint in NumPy."""
+def any_numpy(parts: Iterable[object]) -> bool:
+    """Return whether some of the paths among the parts have an endpoint in NumPy."""
     paths = [part for part in parts if isinstance(part, AbstractPath)]
     ends = [end for path in paths for end in (path.base, path.target)]
     return any(is_numpy(inner_of(end)) for end in ends)

@@ -5,13 +5,13 @@ Failures are errors that name the point as a rule, and points without mass where
 
 import contextlib
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from ..core import Identity, QpathsError, Rows, quiet
+from ..core import AnyArray, Identity, PyTree, QpathsError, Rows, quiet
 from ..densities import PointError, called, check_real
 from .executors import BATCH, spread_of_call
 from .layout import Layout
@@ -43,7 +43,7 @@ class Faults:
         self.first = self.first or other.first
 
     @quiet()
-    def without(self, name: str, positions: Rows, values: Any, raised: dict[int, str]) -> Any:
+    def without(self, name: str, positions: Rows, values: AnyArray, raised: dict[int, str]) -> AnyArray:
         """Return log densities with no mass where they are NaN or `+inf`, and count such points.
 
         Points that are not finite themselves are not counted: trajectories may end there, and no function is to blame.
@@ -84,7 +84,7 @@ def faults_of_call() -> Faults | None:
 def spread_rows(
     density: Any, name: str, layout: Layout, positions: np.ndarray, with_slopes: bool
 ) -> tuple[np.ndarray, Any]:
-    """As `numpy_rows`, over the executor of the call where there is one; points that the call rejects have no mass."""
+    """Evaluate a NumPy density, over the executor of the call if there is one. Rejected points have no mass."""
     faults, spread = faults_of_call(), spread_of_call()
     function = _NumpyRows(density, name, layout, with_slopes, faults is not None)
     if spread is None or not len(positions):
@@ -98,7 +98,7 @@ def spread_rows(
     return values, slopes
 
 
-def _join(parts: list[Any]) -> Any:
+def _join(parts: list[Any]) -> tuple[Any, ...]:
     """Join what pieces returned, with the numbers of failed rows as those of all rows."""
     values, slopes = joined([part[:2] for part in parts])
     starts = np.cumsum([0] + [len(part[0]) for part in parts[:-1]])
@@ -162,7 +162,7 @@ def numpy_rows(
 
 
 def _numpy_calls(
-    function: Any,
+    function: Callable[..., Any],
     name: str,
     batched: bool,
     layout: Layout,
@@ -175,7 +175,7 @@ def _numpy_calls(
     An exception of the user's function is raised again with the point at which it happened, or noted in `raised`.
     """
 
-    def call(points: Any, at: str) -> np.ndarray:
+    def call(points: PyTree, at: str) -> np.ndarray:
         try:
             value = function(points)
         except QpathsError:  # names what is wrong
@@ -185,7 +185,7 @@ def _numpy_calls(
             raise PointError(f"`{name}` raised {type(error).__name__} at {at} {first}: {error}.") from error
         return np.asarray(check_real(name, layout.rows(value) if is_point else value), float)
 
-    def call_row(number: int, points: Any) -> np.ndarray:
+    def call_row(number: int, points: PyTree) -> np.ndarray:
         try:
             return call(points, "the point")
         except PointError as error:
@@ -211,7 +211,7 @@ def _numpy_calls(
     return np.array([value if is_point else value.reshape(()) for value in values])
 
 
-def numpy_row(point: Any, layout: Layout) -> np.ndarray:
+def numpy_row(point: PyTree, layout: Layout) -> np.ndarray:
     """One draw of a NumPy sampler as a row, checked to have the size of the others."""
     row = np.asarray(layout.rows(point), float)
     if row.shape != (layout.dimension,):

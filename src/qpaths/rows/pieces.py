@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import HostRows, namespace
+from ..core import HostRows, PyTree, namespace
 
 Found = TypeVar("Found")
 Each = Callable[[Any, list[Any]], list[Any]]
@@ -21,15 +21,15 @@ BLOCK = 2**16
 
 
 class Place(abc.ABC):
-    """Where pieces are cut, worked on and joined."""
+    """A place where pieces are cut, worked on and joined."""
 
     @abc.abstractmethod
-    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+    def run(self, work: Callable[..., Any], rows: PyTree, size: int | None) -> PyTree:
         """Return `work(piece)` for pieces of at most `size` rows, joined."""
 
 
 class AtMost:
-    """How many rows are worked on at once. What did not fit once is not tried again.
+    """The number of rows that are worked on at once. What did not fit once is not tried again.
 
     Args:
         rows: The number to begin with; halved where memory runs out.
@@ -67,7 +67,7 @@ def here(work: Callable[[Any], Any], pieces: list[Any]) -> list[Any]:
     return [work(piece) for piece in pieces]
 
 
-def joined(parts: list[Any]) -> Any:
+def joined(parts: list[Any]) -> PyTree:
     """Return trees of arrays joined row by row; each array is let go once it has been copied."""
     if len(parts) == 1:
         return parts[0]
@@ -83,14 +83,14 @@ def joined(parts: list[Any]) -> Any:
 
 def in_pieces(
     work: Any,
-    rows: Any,
+    rows: PyTree,
     size: int | Iterable[int] | AtMost | None,
     where: Each | Place = here,
     *,
     is_filled: bool = False,
     join: Callable[[list[Any]], Any] = joined,
     observe: Callable[[list[Any], int, int], None] | None = None,
-) -> Any:
+) -> PyTree:
     """Return `work(piece)` for pieces of some rows, joined in their order.
 
     Args:
@@ -129,14 +129,14 @@ def in_pieces(
     return jax.tree.map(lambda leaf: leaf[:num], result) if is_filled and done > num else result
 
 
-def piece_of(rows: Any, start: int, size: int, is_filled: bool = False) -> Any:
+def piece_of(rows: PyTree, start: int, size: int, is_filled: bool = False) -> PyTree:
     """Return the rows from `start` on, filled up with the last one where they are fewer than `size`."""
     end, num = start + size, num_of(rows)
     cut = np.minimum(np.arange(start, end), num - 1) if is_filled and end > num else slice(start, end)
     return rows[cut] if isinstance(rows, np.ndarray) else jax.tree.map(lambda leaf: leaf[cut], rows)
 
 
-def num_of(rows: Any) -> int:
+def num_of(rows: PyTree) -> int:
     """Return how many rows the arrays of a tree have."""
     return len(rows) if isinstance(rows, np.ndarray) else int(jax.tree.leaves(rows)[0].shape[0])
 
@@ -144,7 +144,7 @@ def num_of(rows: Any) -> int:
 class _Compiled(Place):
     """A loop of a compiled program. Rows that do not fill a piece are a smaller one at the end."""
 
-    def run(self, work: Callable[..., Any], rows: Any, size: int | None) -> Any:
+    def run(self, work: Callable[..., Any], rows: PyTree, size: int | None) -> PyTree:
         num = num_of(rows)
         if size is None or size >= num:
             return work(rows)
@@ -160,7 +160,7 @@ class _Compiled(Place):
 COMPILED = _Compiled()
 
 
-def in_blocks(size: int | None, function: Any, particles: Any, rows: Any, params: Any) -> Any:
+def in_blocks(size: int | None, function: Callable[..., Any], particles: Any, rows: PyTree, params: PyTree) -> PyTree:
     """Return `function(particles, rows, params)` for blocks of particles of one group, joined.
 
     Args:
@@ -180,7 +180,7 @@ def in_blocks(size: int | None, function: Any, particles: Any, rows: Any, params
     groups = next((leaf.shape[0] for leaf in jax.tree.leaves(params)), 1)
     arrays = particles, None if on_host else rows
 
-    def of_group(arrays: Any, own: Any) -> Any:
+    def of_group(arrays: PyTree, own: PyTree) -> PyTree:
         return in_pieces(lambda piece: function(piece[0], rows if on_host else piece[1], own), arrays, size, where)
 
     if groups == 1:

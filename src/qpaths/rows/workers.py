@@ -44,7 +44,7 @@ class _StoppedError(RuntimeError):
 
 
 def versions() -> dict[str, str]:
-    """What must be equal in all processes for equal numbers, and for functions to travel."""
+    """Return what must be equal in all processes for equal numbers, and for functions to travel."""
     python = ".".join(platform.python_version_tuple()[:2])
     ours = importlib.import_module(__package__.partition(".")[0]).__version__
     return {"qpaths": ours, "python": python} | {name: importlib.metadata.version(name) for name in _PACKAGES}
@@ -94,7 +94,7 @@ class Workers:
         self._looked = self._seen = -math.inf
         self._num: int | None = None
         self.is_lost = False
-        """Whether all workers were lost, so that nothing should be submitted any more."""
+        """Return whether all workers were lost, so that nothing should be submitted any more."""
         self.is_stopped = False
         """Set by one thread to end the calls of `completed` in all others."""
 

@@ -15,6 +15,7 @@ from jaxtyping import Float
 
 from ..core import (
     AnyArray,
+    Features,
     FloatArray,
     RealLike,
     is_traced,
@@ -32,11 +33,11 @@ from ..paths import AbstractPath
 _FLOOR = 1e4
 """Nats below the highest log ratio of a side of a bridge, beyond which one counts as no mass."""
 _MOST_STEPS = 100
-"""Of the search for the root of a bridge: bisection alone needs about 70 where log ratios are ordinary numbers."""
+"""Most steps of the search for the root of a bridge: bisection alone needs about 70 where log ratios are ordinary numbers."""
 
 
 def neighbor_log_ratios(
-    path: AbstractPath[Any], betas: Float[AnyArray, " num"], features: Any
+    path: AbstractPath[Any], betas: Float[AnyArray, " num"], features: Features
 ) -> tuple[Float[AnyArray, "pairs n"], Float[AnyArray, "pairs n"]]:
     """Log ratios of neighboring densities at the states of a run, for `stepping_stone` and `bridge`.
 
@@ -68,7 +69,7 @@ def neighbor_log_ratios(
     return path.log_ratio(here, there, low), path.log_ratio(there, here, high)
 
 
-def num_axes_of(features: Any) -> int:
+def num_axes_of(features: Features) -> int:
     """Axes in front of a point's own numbers: those of a log density among the features."""
     return int(min(leaf.ndim for leaf in jax.tree.leaves(features)))
 
@@ -146,19 +147,19 @@ def bridge(forward: Float[AnyArray, "pairs n"], reverse: Float[AnyArray, "pairs 
     return xp.where(is_number, found, xp.nan).astype(low.dtype)
 
 
-def _with_floor(side: Any) -> Any:
+def _with_floor(side: AnyArray) -> AnyArray:
     """Log ratios of one side, without those so low that sums over all would lose every digit in rounding."""
     xp = namespace(side)
     highest = xp.max(side, axis=1, keepdims=True, where=xp.isfinite(side), initial=-xp.inf)
     return xp.where(side < highest - _FLOOR, -xp.inf, side)
 
 
-def _bridge_excess(forward: Any, reverse: Any, c: Any) -> tuple[Any, Any]:
+def _bridge_excess(forward: AnyArray, reverse: AnyArray, c: AnyArray) -> tuple[Any, Any]:
     """Log of the left over the right side of the equation of `bridge`, and its derivative in c."""
     xp = namespace(forward)
     c = c - math.log(reverse.shape[1] / forward.shape[1])
 
-    def log_side(side: Any) -> tuple[Any, Any]:
+    def log_side(side: AnyArray) -> tuple[Any, Any]:
         log_terms = -xp.logaddexp(0.0, -side)
         # Weights that sum to one whatever the terms are: a mean of slopes, each between 0 and 1.
         return logsumexp(log_terms, axis=1), xp.sum(softmax(log_terms) * sigmoid(-side), axis=1)
@@ -202,7 +203,7 @@ class DerivativeMoments(NamedTuple):
 
 
 def derivative_moments(
-    path: AbstractPath[Any], beta: RealLike, features: Any, log_weights: FloatArray
+    path: AbstractPath[Any], beta: RealLike, features: Features, log_weights: FloatArray
 ) -> DerivativeMoments:
     """Moments of the path's derivative from n weighted states at `beta`.
 
@@ -236,7 +237,7 @@ def derivative_moments(
 
 @quiet()
 def moments_from(values: FloatArray, curvatures: FloatArray, log_weights: FloatArray) -> DerivativeMoments:
-    """As `derivative_moments`, from the first and second derivatives of the path; states are the last axis."""
+    """Return `derivative_moments` from the first and second derivatives of the path; states are the last axis."""
     xp = namespace(values, log_weights)
     weights = softmax(log_weights)
     values, curvatures = xp.where(weights > 0, values, 0.0), xp.where(weights > 0, curvatures, 0.0)

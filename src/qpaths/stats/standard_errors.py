@@ -37,7 +37,7 @@ class ErrorParts(NamedTuple):
     """The parts of the standard error of a log evidence, in nats, by where they come from."""
 
     within: float = 0.0
-    """Of the mean of the islands, from what each says of itself."""
+    """Error of the mean of the islands, from what each says of itself."""
     between: float = 0.0
     """The same from how the islands differ, at least that of log-normal estimates whose logs differ as these do."""
     collapse: float = 0.0
@@ -45,7 +45,7 @@ class ErrorParts(NamedTuple):
     tail: float = 0.0
     """Mass beyond the largest weight."""
     lag: float = 0.0
-    """How far the particles stay behind the path."""
+    """Lag of the particles behind the path."""
     scores: float = 0.0
     """Mean scores that should be zero."""
     virials: float = 0.0
@@ -59,7 +59,7 @@ class ErrorParts(NamedTuple):
 
     @property
     def pooled(self) -> float:
-        """What the islands themselves show: the larger of two views, and mass that no particle saw."""
+        """Error that the islands themselves show: the larger of two views, and mass that no particle saw."""
         return max(self.within, self.between) + self.collapse + self.tail
 
     @property
@@ -109,7 +109,7 @@ def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
 
 @quiet()
 def dominance(log_weights: Vector) -> Scalar:
-    """What to add to the variance of the log of a mean weight when few weights make it up; zero for healthy weights.
+    """Return what to add to the variance of the log of a mean weight when few weights make it up; zero for healthy weights.
 
     The relative variance of the mean cannot exceed 1, but the log of the mean can be off by any amount: by what the
     heaviest weight adds to it (the first order of that is in the variance already), and by the mass that no weight has
@@ -229,7 +229,7 @@ def genealogy_se(
 
 
 class Lag(NamedTuple):
-    """How far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
+    """Estimate of how far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
 
     Moves take the mean of the path's derivative towards its true value geometrically: what was off by e is off by
     rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have

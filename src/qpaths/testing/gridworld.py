@@ -14,12 +14,15 @@ from ..annealing import Annealing, Population, State, anneal
 from ..core import (
     AnyArray,
     Cost,
+    Features,
     PRNGKey,
+    PyTree,
     RealLike,
     Rows,
     Scalar,
     ScalarLike,
     Stream,
+    StreamRows,
     Vector,
     namespace,
     quiet,
@@ -57,7 +60,7 @@ class GridWorld(eqx.Module):
     log_base: Float[Array, " n"]
     log_target: Float[Array, " n"]
 
-    def __init__(self, log_base: Any = None, log_target: Any = None):
+    def __init__(self, log_base: AnyArray | None = None, log_target: AnyArray | None = None):
         states = np.arange(25)
         if log_base is None:
             log_base = -0.5 * ((states - 6) / 4.0) ** 2
@@ -80,7 +83,7 @@ class GridWorld(eqx.Module):
     def target(self) -> Density:
         return Density(jax.tree_util.Partial(_look_up, self.log_target))
 
-    def _features(self, path: AbstractPath[Any]) -> Any:
+    def _features(self, path: AbstractPath[Any]) -> Features:
         states = jnp.arange(self.log_base.size, dtype=float)[:, None]
         return to_host(jax.vmap(path.features)(states))
 
@@ -97,7 +100,7 @@ class GridWorld(eqx.Module):
         return matrix + np.diag(1 - np.sum(matrix, axis=1))
 
     @quiet()
-    def weight_moments(self, path: AbstractPath[Any], betas: Any) -> tuple[Scalar, Scalar]:
+    def weight_moments(self, path: AbstractPath[Any], betas: AnyArray) -> tuple[Scalar, Scalar]:
         """Mean and variance of the AIS weight along `path`, by matrix algebra."""
         features = self._features(path)
         first = second = np.exp(self.log_base)
@@ -110,7 +113,12 @@ class GridWorld(eqx.Module):
         return mean, np.sum(second) - mean**2
 
     def expected_weight(
-        self, path: AbstractPath[Any], betas: Any, kernel: AbstractKernel[Any] | None = None, *, traced: bool = False
+        self,
+        path: AbstractPath[Any],
+        betas: AnyArray,
+        kernel: AbstractKernel[Any] | None = None,
+        *,
+        traced: bool = False,
     ) -> Scalar:
         """The expected AIS weight, from the library's own annealing run over every possible trajectory.
 
@@ -129,7 +137,7 @@ class GridWorld(eqx.Module):
         return np.sum(np.exp(start + state.particles.position[:, 2] + state.log_weights))
 
 
-def _run(parts: Any, key: Array, traced: bool) -> State:
+def _run(parts: PyTree, key: Array, traced: bool) -> State:
     path, kernel, betas, positions = parts
     layout, stream = Layout.of(positions[0]), stream_of(key, host=not traced)
     evaluator = Evaluator.of(path, TracedDensities(layout) if traced else HostDensities(layout, with_slopes=False))
@@ -156,12 +164,12 @@ class GridMetropolis(AbstractKernel[None]):
     needs_fit = False
     cost = Cost.values(1)
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> tuple[AnyArray, AnyArray]:
         uniform = rows.draw(position.shape[0], num, 0, 2, dtype=position.dtype)[1]
         return namespace(uniform).where(uniform[..., 1] < 0.5, -1.0, 1.0), uniform[..., 0]
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: None
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: None
     ) -> tuple[Particles, Info]:
         step, uniform = randomness
         proposal = evaluator.particles(_stepped(particles.position, step), with_slopes=False)
@@ -169,7 +177,7 @@ class GridMetropolis(AbstractKernel[None]):
 
 
 class Script(NamedTuple):
-    """Where a scripted run is: the number of the step, the beta before it and its own."""
+    """Place of a scripted run: the number of the step, the beta before it and its own."""
 
     step: AnyArray
     before: AnyArray
@@ -194,11 +202,11 @@ class Scripted(AbstractKernel[Script]):
             return Script(cloud.evaluator.xp.asarray(-1), cloud.beta, cloud.beta)
         return Script(previous.step + 1, previous.beta, cloud.beta)
 
-    def randomness(self, rows: Any, position: Rows, num: int) -> AnyArray:
+    def randomness(self, rows: StreamRows, position: Rows, num: int) -> AnyArray:
         return namespace(position).zeros((num, position.shape[0]))
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Script
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: Script
     ) -> tuple[Particles, Info]:
         xp = evaluator.xp
         state, index, log_probability = particles.position.T

@@ -1,16 +1,17 @@
 """Conformance of a kernel: it leaves the density invariant, in both worlds, at the cost that it declares."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from ..annealing import Population, State
-from ..core import Cost, PRNGKey, Rows, Stream, stream_of, to_host
-from ..densities import Density
+from ..core import AnyArray, Cost, PRNGKey, PyTree, Rows, Stream, stream_of, to_host
+from ..densities import Density, DensityLike
 from ..families import MultivariateNormal
 from ..io import Codec, classes_around, parts_of
 from ..kernels import HMC, AbstractKernel, Cloud
@@ -53,21 +54,21 @@ class _Counting(HostDensities):
 
     cost = Cost()  # set anew by the rule that counts
 
-    def at(self, densities: Any, positions: Rows, *, with_slopes: bool) -> Any:
+    def at(self, densities: dict[str, DensityLike], positions: Rows, *, with_slopes: bool) -> Any:
         num = positions.shape[0]
         self.cost += Cost.gradients(num) if with_slopes else Cost.values(num)
         return super().at(densities, positions, with_slopes=with_slopes)
 
 
-def _log_target(x: Any) -> Any:
+def _log_target(x: Array) -> Array:
     return -0.5 * jnp.sum((x - _MEAN) ** 2 / _VARIANCE)
 
 
-def _log_bounded(x: Any) -> Any:
+def _log_bounded(x: Array) -> Array:
     return jnp.where(x[0] > _MEAN[0], _log_target(x), -jnp.inf)
 
 
-def _path(log_target: Any) -> GeometricPath:
+def _path(log_target: Callable[[Array], Array]) -> GeometricPath:
     return GeometricPath(MultivariateNormal(jnp.zeros(2), jnp.eye(2)), Density(log_target))
 
 
@@ -76,7 +77,7 @@ class _Case(NamedTuple):
 
     kernel: AbstractKernel[Any]
     evaluator: Evaluator
-    params: Any
+    params: PyTree
     draws: Rows
     stream: Stream
 
@@ -90,10 +91,12 @@ class _Case(NamedTuple):
         return _Case(kernel, evaluator, params, draws, stream.fold(3))
 
     @property
-    def grouped(self) -> Any:
+    def grouped(self) -> PyTree:
         return jax.tree.map(lambda leaf: np.asarray(leaf)[None], self.params)
 
-    def moved(self, chunk_size: int | None = None, evaluator: Any = None, draws: Rows | None = None) -> State:
+    def moved(
+        self, chunk_size: int | None = None, evaluator: Evaluator | None = None, draws: Rows | None = None
+    ) -> State:
         """The draws after a move."""
         evaluator, draws = evaluator or self.evaluator, self.draws if draws is None else draws
         population = Population(chunk_size=chunk_size)
@@ -162,7 +165,7 @@ def _same_when_compiled(case: _Case) -> Iterator[str]:
     numbers = kernel.randomness(case.stream.rows(64), few, 1)
     numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
 
-    def transition(evaluator: Any, position: Any, numbers: Any, params: Any) -> Particles:
+    def transition(evaluator: Evaluator, position: Rows, numbers: AnyArray, params: PyTree) -> Particles:
         particles = evaluator.particles(position, with_slopes=kernel.with_slopes)
         particles = particles._replace(memory=kernel.first_memory(position, case.stream))
         return kernel.transition(evaluator, _BETA, particles, numbers, params)[0]

@@ -2,7 +2,7 @@
 
 import functools
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,12 +10,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import Point, PRNGKey, quiet, to_host
+from ..core import AnyArray, Features, FloatArray, Point, PRNGKey, RealLike, quiet, to_host
+from ..densities import DensityLike
 from ..paths import AbstractParametricPath, AbstractPath, AbstractPointwisePath, Reversed
 from ..rows import Evaluator, HostDensities, Layout
 
 
-def close(a: Any, b: Any, power: float) -> bool:
+def close(a: RealLike, b: RealLike, power: float) -> bool:
     """Equal up to `eps ** power` of the size, infinities included."""
     a, b = np.asarray(a), np.asarray(b)
     tolerance = float(np.finfo(b.dtype).eps) ** power
@@ -37,7 +38,7 @@ def stencil(center: float, step: float) -> list[float]:
 
 
 def is_off(derivative: np.ndarray, differences: tuple[np.ndarray, np.ndarray], possible: np.ndarray) -> bool:
-    """Whether a derivative is no number, or far from the difference quotient where that is a number."""
+    """Return whether a derivative is no number, or far from the difference quotient where that is a number."""
     quotient, error = differences
     known = possible & np.isfinite(quotient) & np.isfinite(error)
     far = known & ~(np.abs(derivative - quotient) <= error)
@@ -105,7 +106,7 @@ class _Case:
         return [_ROUND.get(beta, beta) for beta in self.betas]
 
     @staticmethod
-    def _mirrored(betas: Any) -> np.ndarray:
+    def _mirrored(betas: Sequence[float] | np.ndarray) -> np.ndarray:
         """`1 - beta`; what is outside stays there."""
         betas = np.asarray(betas)
         return np.where((betas < 0) | (betas > 1), betas, 1 - betas)
@@ -130,17 +131,17 @@ class _Case:
 
 
 @jax.jit
-def _by_points(path: AbstractPath[Any], betas: Any, points: Point) -> tuple[Any, Any]:
+def _by_points(path: AbstractPath[Any], betas: AnyArray, points: Point) -> tuple[Any, Any]:
     values = jax.vmap(lambda beta: jax.vmap(lambda x: path.log_density(beta[0], x))(points))(betas)
     return jax.vmap(path.features)(points), values
 
 
 @jax.jit
-def _one_by_one(path: AbstractPath[Any], betas: Any, features: Any) -> Any:
+def _one_by_one(path: AbstractPath[Any], betas: AnyArray, features: Features) -> AnyArray:
     return jax.vmap(lambda beta: jax.vmap(lambda f: path.log_density_from(beta[0], f))(features))(betas)
 
 
-def _numbers(path: AbstractPath[Any], betas: Any, ahead: Any, features: Any) -> dict[str, Any]:
+def _numbers(path: AbstractPath[Any], betas: AnyArray, ahead: AnyArray, features: Features) -> dict[str, Any]:
     first, second = path.derivatives_from(betas, features)
     return {
         "log_density": path.log_density_from(betas, features),
@@ -155,7 +156,7 @@ _compiled_numbers = jax.jit(_numbers)
 
 
 @jax.jit
-def _interpolated(path: AbstractPointwisePath, *arguments: Any) -> Any:
+def _interpolated(path: AbstractPointwisePath, *arguments: AnyArray) -> AnyArray:
     return path.interpolate(*arguments)
 
 
@@ -268,7 +269,7 @@ def _derivative_is_right(case: _Case) -> Iterator[str]:
 def _scores(path: AbstractPath[Any], points: Point) -> tuple[Any, Any]:
     """The gradient in x, and the mix of those of the endpoints."""
 
-    def both(x: Point) -> Any:
+    def both(x: Point) -> tuple[Any, Any]:
         score = jax.grad(lambda x: path.log_density(0.375, x))(x)
         if not isinstance(path, AbstractPointwisePath):
             return score, score
@@ -290,10 +291,10 @@ def _score_is_the_mix_of_endpoint_scores(case: _Case) -> Iterator[str]:
 class _Counted(eqx.Module):
     """A density that counts how often it is called."""
 
-    density: Any
+    density: DensityLike
     calls: list[int] = eqx.field(static=True)
 
-    def log_prob(self, x: Point) -> Any:
+    def log_prob(self, x: Point) -> FloatArray:
         self.calls[0] += 1
         return self.density.log_prob(x)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import equinox as eqx
 
-from ..core import FloatArray, Point, RealLike, ScalarLike, log_power_mean_pair, namespace
+from ..core import Features, FloatArray, Point, PyTree, RealLike, ScalarLike, log_power_mean_pair, namespace
 from ..densities import DensityLike, endpoint
 from ..kernels import Info, KernelWrapper
 from ..paths import AbstractPath, AbstractPointwisePath
@@ -28,7 +28,7 @@ class StaleBeta(KernelWrapper):
     """
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: PyTree
     ) -> tuple[Particles, Info]:
         return self.kernel.transition(evaluator, 0.5 * beta, particles, randomness, params)
 
@@ -53,20 +53,20 @@ class _Flat(AbstractPath[Any]):
     def is_pointwise(self) -> bool:
         return self.path.is_pointwise
 
-    def features(self, x: Point) -> Any:
+    def features(self, x: Point) -> Features:
         return self.path.features(x)
 
-    def score(self, beta: ScalarLike, features: Any, slopes: Any) -> Point:
+    def score(self, beta: ScalarLike, features: Features, slopes: PyTree) -> Point:
         return self.path.score(beta, features, slopes)  # type: ignore[attr-defined]
 
-    def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
+    def log_density_from(self, beta: RealLike, features: Features) -> FloatArray:
         values = self.path.log_density_from(beta, features)
         return namespace(values).zeros_like(values)
 
-    def derivative_from(self, beta: RealLike, features: Any) -> FloatArray:
+    def derivative_from(self, beta: RealLike, features: Features) -> FloatArray:
         return self.path.derivative_from(beta, features)
 
-    def derivatives_from(self, beta: RealLike, features: Any) -> tuple[FloatArray, FloatArray]:
+    def derivatives_from(self, beta: RealLike, features: Features) -> tuple[FloatArray, FloatArray]:
         return self.path.derivatives_from(beta, features)
 
     def at(self, beta: ScalarLike) -> DensityLike:
@@ -92,7 +92,7 @@ class NoRejection(KernelWrapper):
     """
 
     def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: Any, params: Any
+        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: PyTree
     ) -> tuple[Particles, Info]:
         flat = copy.copy(evaluator)
         object.__setattr__(flat, "path", _Flat(evaluator.path))
@@ -114,10 +114,10 @@ class FlippedSign(_Flat):
         -2.0
     """
 
-    def log_density_from(self, beta: RealLike, features: Any) -> FloatArray:
+    def log_density_from(self, beta: RealLike, features: Features) -> FloatArray:
         return self.path.log_density_from(beta, features)
 
-    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Any) -> FloatArray:
+    def log_ratio(self, beta: RealLike, new_beta: RealLike, features: Features) -> FloatArray:
         return -self.path.log_ratio(beta, new_beta, features)
 
 
