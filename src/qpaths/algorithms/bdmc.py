@@ -278,15 +278,13 @@ class BDMC(eqx.Module):
         stream = stream_for(key, path, self, points, pilots=self.devices is not None)
         if isinstance(stream, HostStream):
             points = to_host(points)
-        backwards = AIS(self.num_chains, _reversed(self.forward.betas), self.kernel, self.chunk_size, self.devices)
+        backwards = AIS(
+            self.num_chains, FixedSchedule(1 - self.forward.betas[::-1]), self.kernel, self.chunk_size, self.devices
+        )
         kernel = (self.kernel if kernel is None else kernel).reversed()
         annealing, state = backwards.begin_at(Reversed(path), points, kernel, None, stream)
         _check_start(path, annealing, state.fault)
         return backwards.finish(annealing, *anneal(annealing, state), with_pilot=False)
-
-
-def _reversed(betas: AnyArray) -> FixedSchedule:
-    return FixedSchedule(1 - betas[::-1])
 
 
 def _check_start(path: AbstractPath[Any], annealing: Annealing, fault: Fault) -> None:

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from ..core import Cost, PyTree, Rows, Stream, one_thread, quiet
+from ..core import Cost, Rows, Stream, one_thread, quiet
 from ..kernels import FrozenKernel, LeapfrogParams
 from ..rows import Evaluator, Particles
 
@@ -109,7 +109,9 @@ def continued(
         params = jax.tree.map(lambda leaf: np.asarray(leaf)[None], kernel.params_at(1.0))
         ratios = [_ratios(evaluator, particles)]
         for move in range(num_moves):
-            own = _shortened(params, _SHORTER[move % len(_SHORTER)])
+            own = params
+            if isinstance(params, LeapfrogParams):
+                own = params._replace(step_size=_SHORTER[move % len(_SHORTER)] * params.step_size)
             numbers = kernel.randomness(stream.fold(move).rows(num_chains), particles.position, 1)
             numbers = jax.tree.map(lambda leaf: leaf[0], numbers)
             particles, _ = kernel.transition(evaluator, 1.0, particles, numbers, own)
@@ -127,10 +129,6 @@ def continued(
 
 def _ratios(evaluator: Evaluator, particles: Particles) -> Line:
     return np.asarray(evaluator.log_ratio(0.0, 1.0, particles.features), float)
-
-
-def _shortened(params: PyTree, factor: float) -> PyTree:
-    return params._replace(step_size=factor * params.step_size) if isinstance(params, LeapfrogParams) else params
 
 
 def drift_of(draws: Draws, chosen: np.ndarray, chains: Chains) -> Drift:

@@ -127,13 +127,6 @@ def _begin_again(
     return annealing, StoredRun(stored["kernel"], state, rows)
 
 
-def _advice(file: Checkpoint) -> str:
-    """Return what to do after an interruption, for the user."""
-    if file.path is None:
-        return "give `checkpoint=` to be able to go on"
-    return f"call `drive` again with the same arguments to go on from {os.fspath(file.path)}"
-
-
 def _go_on(
     algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, file: Checkpoint, progress: bool
 ) -> Result:
@@ -169,7 +162,10 @@ def _num_evaluations(algorithm: AbstractAnnealer, num_stages: int) -> int:
 def _partial(algorithm: AbstractAnnealer, annealing: Annealing, run: StoredRun, file: Checkpoint) -> Result:
     """The result of an interrupted run, with status UNFINISHED, and a line on how to continue."""
     where = f"after stage {len(run.rows)}, at beta = {float(run.state.beta):.4g}"
-    print(f"interrupted {where}: {_advice(file)}.", file=sys.stderr)
+    advice = "give `checkpoint=` to be able to go on"
+    if file.path is not None:
+        advice = f"call `drive` again with the same arguments to go on from {os.fspath(file.path)}"
+    print(f"interrupted {where}: {advice}.", file=sys.stderr)
     stats = stack(run.rows) if run.rows else _no_stats(annealing, run.state)
     result = algorithm.finish(annealing, run.state, stats)
     return eqx.tree_at(lambda r: r.status, result, np.asarray(int(Status.UNFINISHED)))

@@ -145,7 +145,11 @@ class Annealing(Module):
 
     def bounded(self, num: int, work: "Callable[[Annealing], Any]") -> "tuple[Annealing, Any]":
         """`work(annealing)` of `num` particles, in smaller chunks where memory runs out, and the annealing of these."""
-        size = self.population.chunk_size or self._default_chunk(num)
+        size, devices = self.population.chunk_size, self.population.devices
+        if size is None and devices is not None:
+            size = rows_at_once(num, devices)
+        elif size is None:
+            size = min(num, BLOCK) if self.evaluator.xp is np else num
 
         def run(chunk: int) -> "tuple[Annealing, Any]":
             if chunk == size:
@@ -155,12 +159,6 @@ class Annealing(Module):
             return smaller, work(smaller)
 
         return AtMost(size, "particles").run(run)
-
-    def _default_chunk(self, num: int) -> int:
-        """Return how many particles are moved at once where nothing is asked for."""
-        if self.population.devices is not None:
-            return rows_at_once(num, self.population.devices)
-        return min(num, BLOCK) if self.evaluator.xp is np else num
 
     def is_over(self, state: State, num_done: int) -> bool:
         """Return whether a run outside any transformation has ended; a fault ends it."""
@@ -339,7 +337,14 @@ def begin(
         if betas is not None and is_traced(betas):
             state = state._replace(beta=betas[0].astype(state.beta.dtype))  # not 0 where they descend
         return annealing, state
-    return annealing.bounded(num, lambda annealing: _begin(annealing, positions, start, num))
+
+    def started(annealing: Annealing) -> State:
+        if evaluator.xp is not np:
+            return _compiled_start(annealing, positions, start, num)
+        with one_thread():
+            return _started(annealing, positions, start, num)
+
+    return annealing.bounded(num, started)
 
 
 def _check_can_spread(path: AbstractPath[Any], evaluator: Evaluator) -> None:
@@ -354,13 +359,6 @@ def _check_can_spread(path: AbstractPath[Any], evaluator: Evaluator) -> None:
             "`devices` needs densities that JAX can compile, and one of the path has `backend='numpy'`: write it with "
             "`jax.numpy`, or leave out `devices`."
         )
-
-
-def _begin(annealing: Annealing, positions: Rows | None, start: Stream | None, num: int) -> State:
-    if annealing.evaluator.xp is np:
-        with one_thread():
-            return _started(annealing, positions, start, num)
-    return _compiled_start(annealing, positions, start, num)
 
 
 def _started(annealing: Annealing, positions: Rows | None, start: Any, num: int) -> State:

@@ -124,13 +124,12 @@ def accept(
     probability = xp.where(xp.isnan(log_ratio), 0.0, xp.exp(xp.minimum(log_ratio, 0.0)))
     accepted = uniform < probability
     invalid = xp.logical_not((log_new < xp.inf) | diverged)
-    chosen = jax.tree.map(lambda a, b: xp.where(_per_row(accepted, a), a, b), new, old)
+
+    def keep(proposed: AnyArray, before: AnyArray) -> AnyArray:
+        return xp.where(accepted.reshape(-1, *[1] * (proposed.ndim - 1)), proposed, before)
+
+    chosen = jax.tree.map(keep, new, old)
     return chosen, Info(probability.astype(new.position.dtype), accepted, invalid, new.position)
-
-
-def _per_row(values: AnyArray, like: AnyArray) -> AnyArray:
-    """One value for each row, with axes for the rest of an array."""
-    return values.reshape(values.shape + (1,) * (like.ndim - 1))
 
 
 @quiet()

@@ -1,6 +1,7 @@
 """Kernels around another one: with one thing changed, or with parameters that stay as they were fitted."""
 
 import dataclasses
+import operator
 from typing import Any
 
 import jax
@@ -8,9 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from ..core import AnyArray, Cost, PyTree, RealLike, Rows, Scalar, Stream, StreamRows, namespace
-from ..rows import Evaluator, Particles
-from .base import AbstractKernel, Cloud, Info
+from ..core import AnyArray, Cost, PyTree, RealLike, Stream, namespace
+from .base import AbstractKernel, Cloud
+
+
+def _passed_on(name: str) -> Any:
+    """Return a member that is looked up in the kernel inside."""
+    return property(operator.attrgetter(f"kernel.{name}"))
 
 
 class KernelWrapper(AbstractKernel[Any]):
@@ -39,44 +44,17 @@ class KernelWrapper(AbstractKernel[Any]):
     def __init__(self, kernel: AbstractKernel[Any]):
         self.kernel = kernel
 
-    @property  # type: ignore[misc]
-    def num_steps(self) -> int:  # type: ignore[override]
-        return self.kernel.num_steps
-
-    @property
-    def with_slopes(self) -> bool:
-        return self.kernel.with_slopes
-
-    @property
-    def needs_fit(self) -> bool:
-        return self.kernel.needs_fit
-
-    @property
-    def cost(self) -> Cost:
-        return self.kernel.cost
-
-    def fit_cost(self, num_particles: int, again: bool) -> Cost:
-        return self.kernel.fit_cost(num_particles, again)
-
-    def fit(self, cloud: Cloud, stream: Stream, previous: PyTree) -> PyTree:
-        return self.kernel.fit(cloud, stream, previous)
-
-    def between(self, low: AnyArray, high: AnyArray, share: AnyArray) -> PyTree:
-        return self.kernel.between(low, high, share)
-
-    def first_memory(self, position: Rows, stream: Stream) -> PyTree:
-        return self.kernel.first_memory(position, stream)
-
-    def randomness(self, rows: StreamRows, position: Rows, num: int) -> PyTree:
-        return self.kernel.randomness(rows, position, num)
-
-    def transition(
-        self, evaluator: Evaluator, beta: RealLike, particles: Particles, randomness: PyTree, params: PyTree
-    ) -> tuple[Particles, Info]:
-        return self.kernel.transition(evaluator, beta, particles, randomness, params)
-
-    def step_size_of(self, params: PyTree, memory: PyTree = None) -> Scalar:
-        return self.kernel.step_size_of(params, memory)
+    num_steps = _passed_on("num_steps")
+    with_slopes = _passed_on("with_slopes")
+    needs_fit = _passed_on("needs_fit")
+    cost = _passed_on("cost")
+    fit_cost = _passed_on("fit_cost")
+    fit = _passed_on("fit")
+    between = _passed_on("between")
+    first_memory = _passed_on("first_memory")
+    randomness = _passed_on("randomness")
+    transition = _passed_on("transition")
+    step_size_of = _passed_on("step_size_of")
 
 
 class FrozenKernel(KernelWrapper):

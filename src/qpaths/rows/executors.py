@@ -130,14 +130,6 @@ class OverWorkers:
                 _models.pop(model.token, None)
 
 
-def _remember(token: str, function: Callable[[np.ndarray], Any]) -> None:
-    """Keep a model that came from elsewhere, and forget the oldest where there are too many."""
-    with _lock:
-        _models[token] = function
-        while len(_models) > _MOST_MODELS:
-            _models.popitem(last=False)
-
-
 def evaluate_there(
     token: str, packed: bytes | None, wanted: dict[str, str], rows: np.ndarray
 ) -> tuple[Any, float] | None:
@@ -148,7 +140,10 @@ def evaluate_there(
             return None
         check_versions(wanted)
         function = unpack(packed)
-        _remember(token, function)
+        with _lock:
+            _models[token] = function
+            while len(_models) > _MOST_MODELS:
+                _models.popitem(last=False)
     if os.getpid() != _IMPORTED_IN and getattr(function, "is_compiled", False):
         raise RuntimeError(
             "`executor` forks its processes, and JAX cannot run in a fork: give `ProcessPoolExecutor(2, "

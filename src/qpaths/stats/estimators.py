@@ -33,7 +33,7 @@ from ..paths import AbstractPath
 _FLOOR = 1e4
 """Nats below the highest log ratio of a side of a bridge, beyond which one counts as no mass."""
 _MOST_STEPS = 100
-"""Most steps of the search for the root of a bridge: bisection alone needs about 70 where log ratios are ordinary numbers."""
+"""Most steps of the search for the root of a bridge; bisection alone needs about 70 for ordinary log ratios."""
 
 
 def neighbor_log_ratios(

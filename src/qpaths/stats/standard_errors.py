@@ -109,7 +109,7 @@ def importance_log_evidence(log_weights: Vector) -> tuple[Scalar, Scalar]:
 
 @quiet()
 def dominance(log_weights: Vector) -> Scalar:
-    """Return what to add to the variance of the log of a mean weight when few weights make it up; zero for healthy weights.
+    """Return what to add to the variance of the log of a mean weight that few weights make up; zero for healthy ones.
 
     The relative variance of the mean cannot exceed 1, but the log of the mean can be off by any amount: by what the
     heaviest weight adds to it (the first order of that is in the variance already), and by the mass that no weight has
@@ -229,7 +229,7 @@ def genealogy_se(
 
 
 class Lag(NamedTuple):
-    """Estimate of how far moved particles lag behind the path, and by how much that is estimated to have shifted log Z-hat.
+    """Estimate of how far moved particles lag behind the path, and of how much that has shifted log Z-hat.
 
     Moves take the mean of the path's derivative towards its true value geometrically: what was off by e is off by
     rho e afterwards, where rho is the share of a particle's derivative that the moves leave. The moves themselves have
@@ -354,7 +354,11 @@ def effective_size(values: Chains) -> float:
     within, mixed = _variances(halves)
     if not mixed > 0:
         return float(total)
-    correlations = 1 - (within - _autocovariances(halves).mean(axis=0) * num / (num - 1)) / mixed
+    centered = halves - halves.mean(axis=1, keepdims=True)
+    # At every lag, by Fourier transforms.
+    spectrum = np.fft.rfft(centered, 2 * num, axis=1)
+    autocovariances = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :num] / num
+    correlations = 1 - (within - autocovariances.mean(axis=0) * num / (num - 1)) / mixed
     correlations[0] = 1.0
     pairs = correlations[0 : 2 * (num // 2) : 2] + correlations[1 : 2 * (num // 2) : 2]
     negative = np.flatnonzero(pairs < 0)
@@ -380,11 +384,3 @@ def _variances(chains: Chains) -> tuple[float, float]:
     num = chains.shape[1]
     within = float(np.mean(np.var(chains, axis=1, ddof=1)))
     return within, within * (num - 1) / num + float(np.var(np.mean(chains, axis=1), ddof=1))
-
-
-def _autocovariances(chains: Chains) -> Float[np.ndarray, "chains n"]:
-    """At every lag, by Fourier transforms."""
-    num = chains.shape[1]
-    centered = chains - chains.mean(axis=1, keepdims=True)
-    spectrum = np.fft.rfft(centered, 2 * num, axis=1)
-    return np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :num] / num
