@@ -303,6 +303,7 @@ def respace(
 
 
 _LEAST_PADDED = 2**15
+"""Length up to which all schedules share a compiled program; the padding takes a quarter of a megabyte."""
 
 
 def padded(betas: Float[AnyArray, " num"]) -> Float[AnyArray, " size"]:

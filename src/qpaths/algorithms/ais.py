@@ -17,6 +17,7 @@ from ..stats import importance_log_evidence
 from .base import AbstractAnnealer, raise_fault
 
 _PILOT_PARTICLES = 64, 512
+"""Fewest and most particles of a pilot: enough to fit a kernel, and no more than costs little beside the run."""
 
 
 def check_chains(

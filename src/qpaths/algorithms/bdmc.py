@@ -38,6 +38,7 @@ from ..stats import few_replicas
 from .ais import AIS, check_chains, lower_bound
 
 _WALKS, _FEWEST_CHAINS = 8, 16
+"""Walks from one exact draw, and chains below which a walk would give fewer than two starts."""
 _FEWEST_MOVES = 20
 """Moves of a random walk from start to start; twice the dimension where that is more."""
 _TRAJECTORIES, _LEAPFROG = 2, 10

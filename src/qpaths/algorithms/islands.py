@@ -119,6 +119,7 @@ def _draws(annealing: Annealing, state: State) -> tuple[Rows, Rows, Vector]:
 
 
 NUM_ISLANDS = 8
+"""Independent runs of a batch: few replicates, whose spread still tells the standard error (`few_replicas`)."""
 _NUM_SCORED = 256
 """Draws of an island at which gradients are evaluated for checks alone, where no move needs them."""
 FEW_SURVIVE = 2.0

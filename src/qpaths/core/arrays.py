@@ -23,6 +23,7 @@ from jaxtyping import Key
 from .types import AnyArray, ArrayNamespace, Count, PyTree, RealLike
 
 _TABLE_BITS = 16
+"""Random bits that choose a quantile: four normal numbers from one word of 64 bits."""
 
 Carry = TypeVar("Carry")
 
@@ -55,6 +56,7 @@ def quantiles() -> np.ndarray:
 
 
 _PLAIN = (np.ndarray, np.generic, float, int, type(None))
+"""Types that hold no JAX array, told apart without a look at their leaves."""
 quiet = functools.partial(np.errstate, all="ignore")
 """Silence warnings of NumPy where `-inf - -inf` and `log(0)` are expected: a context or a decorator."""
 

@@ -71,6 +71,7 @@ Show = Callable[[str, float | None], None]
 """Takes a line of text and the share of the run that is done, None where that is not known."""
 
 _FIRST_LINES = 10
+"""Stages that are always printed, so that a short run shows all of them."""
 
 
 @contextlib.contextmanager

@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import numpy as np
 from jax import Array
-from jaxtyping import ArrayLike, Bool, Float, Int, Key, Real
+from jaxtyping import ArrayLike, Float, Int, Key, Real
 
 if TYPE_CHECKING:  # NumPy arrays share what the engine needs of JAX arrays, which a union cannot say
     AnyArray: TypeAlias = Any
@@ -34,7 +34,6 @@ Point: TypeAlias = PyTree
 Scalar: TypeAlias = Float[AnyArray, ""]
 FloatArray: TypeAlias = Float[AnyArray, "..."]
 Count: TypeAlias = Int[AnyArray, ""] | int
-Flag: TypeAlias = Bool[AnyArray, ""] | bool
 Vector: TypeAlias = Float[AnyArray, " n"]
 """One number for each particle."""
 Rows: TypeAlias = Float[AnyArray, "n d"]

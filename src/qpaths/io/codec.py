@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 _PLAIN = (bool, int, float, str, type(None))
+"""Types that JSON holds as they are."""
 
 
 class Codec(NamedTuple):

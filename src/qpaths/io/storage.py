@@ -31,6 +31,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """A full disk, or one on which the user may not have more."""
 FORMAT = "qpaths-result"
 VERSION = 1
+"""Version of the format. A reader refuses others."""
 
 _USES = {
     "result": "read it with `qpaths.load_result`",

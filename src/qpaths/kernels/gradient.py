@@ -32,6 +32,7 @@ from .factors import LeapfrogParams as LeapfrogParams
 from .factors import LowRank, cholesky_or_diagonal, factors_between, low_rank, per_particle, scales_between
 
 _MOST_UNROLLED = 10
+"""Leapfrog steps that are unrolled at most: a program grows with each and takes longer to compile."""
 _RANK = 20
 """Directions of a low-rank preconditioner."""
 _MOMENTA = 2**31

@@ -88,6 +88,7 @@ CHUNKS = (2048, 128)
 missing: small chunks suit the populations of pilots and islands, and large ones are compiled only where there are
 enough particles to fill them."""
 _MOST_PROGRAMS = 8
+"""Compiled programs of each kind that are kept: a session seldom alternates between more models."""
 _RARE = 0.01
 """Share of the draws from the base below which overflow is not a mistake."""
 _PART = 256

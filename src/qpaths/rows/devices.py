@@ -27,6 +27,7 @@ Devices: TypeAlias = int | Sequence[Any] | None
 """A number of devices, the devices themselves (`jax.devices()`), or None."""
 
 _AXIS = "rows"
+"""Name of the only axis of a mesh."""
 _CELLS = 16
 """Cells of the rows. Any number of devices that divides this one has the same, where it divides the rows, too."""
 _CPU_ROWS = 4096

@@ -14,7 +14,6 @@ from ..densities import DensityLike
 from ..paths import AbstractPath, EndpointSlopes, EndpointValues, Reversed
 from .layout import DerivedDensity, Layout, inner_of
 
-_MOST_LAYOUTS = 8
 _MOST_ROUNDED = 0.01
 """Rounding error of the log density of a base, in nats, beyond which a target that is built on it says nothing."""
 _HOPELESS = 100.0
@@ -353,7 +352,7 @@ def _features(path: AbstractPath[Any], x: Point) -> Features:
     return path.features(x)
 
 
-@functools.lru_cache(maxsize=_MOST_LAYOUTS)
+@functools.lru_cache(maxsize=8)
 def _score_in(layout: Layout) -> Callable[..., Any]:
     """One function for each layout, so that programs are found again."""
 

@@ -33,8 +33,11 @@ _WORTH = 0.05
 _TASK = 0.2
 """Seconds of work of one task, where there is enough for all workers."""
 _MOST_MODELS = 16
+"""Models that a worker keeps, since each may hold data."""
 _DEEPEST = 12
+"""Parts within parts that are searched for what cannot travel: values may refer to themselves."""
 _IMPORTED_IN = os.getpid()
+"""The process that imported this module; another number says that a process was forked."""
 
 _models: OrderedDict[str, Callable[[np.ndarray], Any]] = OrderedDict()
 """The models that this process knows, the newest at the end. Threads of the caller find theirs without a trip."""

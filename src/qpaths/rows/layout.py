@@ -58,6 +58,7 @@ def inner_of(density: DensityLike) -> DensityLike:
 
 
 _MOST_LAYOUTS = 8
+"""Kinds of paths whose layout is kept; tracing the endpoints takes some milliseconds."""
 
 
 class Layout(NamedTuple):

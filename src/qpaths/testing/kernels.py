@@ -19,6 +19,7 @@ from ..paths import GeometricPath
 from ..rows import Evaluator, HostDensities, Layout, Particles, TracedDensities
 
 _BETA = 0.5
+"""Beta of the checks, at which both endpoints matter."""
 _MEAN, _VARIANCE = np.array([1.0, -0.5]), np.array([0.5, 2.0])
 _RARE = 1e-6
 """Probability with which a right kernel fails a statistical check."""

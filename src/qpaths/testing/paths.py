@@ -45,9 +45,10 @@ def is_off(derivative: np.ndarray, differences: tuple[np.ndarray, np.ndarray], p
     return bool((far | (possible & np.isnan(derivative))).any())
 
 
-# All betas are exact under 1 - beta.
 _BETAS = (0.0, 2.0**-20, 0.125, 0.375, 0.5, 0.875, 1 - 2.0**-20, 1.0)
+"""Betas that are exact under `1 - beta`."""
 _OUTSIDE = (-0.25, 1.25)
+"""Betas at which every number must be NaN."""
 _ROUND = {0.125: 0.375, 0.375: 0.875, 0.875: 0.125}
 """Steps of beta that lead back to where they began."""
 _SLOPES = (0.0, 0.375, 1.0)
