@@ -1,6 +1,7 @@
 """A world of a few states in which everything about an annealing run is plain matrix algebra."""
 
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -100,7 +101,7 @@ class GridWorld(eqx.Module):
         return matrix + np.diag(1 - np.sum(matrix, axis=1))
 
     @quiet()
-    def weight_moments(self, path: AbstractPath[Any], betas: AnyArray) -> tuple[Scalar, Scalar]:
+    def weight_moments(self, path: AbstractPath[Any], betas: Sequence[float] | AnyArray) -> tuple[Scalar, Scalar]:
         """Mean and variance of the AIS weight along `path`, by matrix algebra."""
         features = self._features(path)
         first = second = np.exp(self.log_base)
@@ -115,7 +116,7 @@ class GridWorld(eqx.Module):
     def expected_weight(
         self,
         path: AbstractPath[Any],
-        betas: AnyArray,
+        betas: Sequence[float] | AnyArray,
         kernel: AbstractKernel[Any] | None = None,
         *,
         traced: bool = False,
