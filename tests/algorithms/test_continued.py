@@ -14,6 +14,8 @@ from qpaths.rows import evaluator_of
 
 BASE = qp.MultivariateNormal(jnp.zeros(2), 0.5 * jnp.eye(2))
 """Narrower than the target: mass far out is where the target is high compared with it."""
+PATH = qp.GeometricPath(BASE, qp.Density(lambda x: -0.5 * jnp.sum(x**2)))
+"""One for all tests, because each other function would be compiled anew."""
 
 
 def log_ratio(rows):
@@ -32,8 +34,7 @@ def frozen(step_size=0.8):
 
 def moved(draws, seed=0, step_size=0.8, size=(128, 32)):
     stream = HostStream((seed,))
-    path = qp.GeometricPath(BASE, qp.Density(lambda x: -0.5 * jnp.sum(x**2)))
-    evaluator = evaluator_of(path, stream, with_slopes=True)
+    evaluator = evaluator_of(PATH, stream, with_slopes=True)
     return continued(evaluator, frozen(step_size), draws, size, stream)
 
 
