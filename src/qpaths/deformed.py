@@ -165,7 +165,7 @@ def log_generalized_mean(
 def _near_mean(log_u: Array, weights: Array, delta: Array) -> Array:
     """Measure from the geometric mean: a series of the cumulants of log u, or `log1p` of a mean of `expm1`."""
     geometric = jnp.sum(weights * log_u, axis=-1, keepdims=True)
-    deviation = log_u - geometric
+    deviation = jnp.where(weights > 0, log_u - geometric, 0)
     variance, third, fourth = (jnp.sum(weights * deviation**k, axis=-1) for k in (2, 3, 4))
     series = delta * (variance / 2 + delta * (third / 6 + delta * (fourth - 3 * variance**2) / 24))
     small = jnp.max(jnp.abs(delta[..., None] * deviation), axis=-1) < _series_limit(log_u)

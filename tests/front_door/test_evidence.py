@@ -532,3 +532,13 @@ def test_a_path_of_ones_own(key):
         inspect.unwrap(qp.evidence)(path=base, key=key)
     with pytest.raises(ValueError, match="`path` has its own endpoints, got also target"):
         qp.evidence(path=path, target=target, key=key)
+
+
+def test_a_path_with_a_vector_of_features(key):
+    """Blocks of data as a path of its own: the checks look at its densities, not at two numbers."""
+    data = jnp.array([0.3, -0.8, 1.9])
+    prior = qp.MultivariateNormal(jnp.zeros(1), 4.0 * jnp.eye(1))
+    path = qp.paths.DataPath(prior, lambda x: jax.scipy.stats.norm.logpdf(data, x[0]))
+    result = qp.evidence(path=path, key=key, max_evaluations=60_000)
+    exact = qp.MultivariateNormal(jnp.zeros(3), jnp.eye(3) + 4.0).log_prob(data)
+    assert abs(float(result.log_evidence) - float(exact)) < 5 * float(result.log_evidence_se)

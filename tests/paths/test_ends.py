@@ -8,8 +8,9 @@ import pytest
 import qpaths as qp
 from qpaths import paths
 from qpaths.core.arrays import to_host
-from tests.paths import test_parametric, test_pointwise
+from tests.paths import test_data, test_multi_input, test_parametric, test_pointwise, test_spline, test_varying_q
 
+MODULES = test_pointwise, test_spline, test_varying_q, test_data, test_multi_input
 NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(1.5, 1.0)
 POINTS = jnp.array([0.4, 1.3, 2.6])
 
@@ -21,7 +22,8 @@ def _features(path):
 def test_no_path_is_left_out():
     """Every path runs the conformance suite, which looks at both ends, forward and reversed, and outside [0, 1]."""
     names = [name for name in dir(paths) if name.endswith("Path") and not name.startswith("Abstract")]
-    tried = [*test_pointwise.PATHS.values(), *(test_parametric.PATHS[name] for name in test_parametric.CONFORMING)]
+    tried = [path for module in MODULES for path in module.PATHS.values()]
+    tried += [test_parametric.PATHS[name] for name in test_parametric.CONFORMING]
     assert {getattr(paths, name) for name in names} | {qp.Reversed} == {type(path) for path in tried}
 
 

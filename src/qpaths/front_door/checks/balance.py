@@ -114,8 +114,8 @@ def _has_jumps(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
     start = rows[:NUM_JUMPS]
     change = _NEAR * (np.roll(start, 1, axis=0) - np.roll(start, 2, axis=0))
     ends = evaluator.waypoints(np.concatenate([start, start + change, start + 0.5 * change]))
-    values = np.asarray(ends.features.log_target, float)
-    slopes = np.asarray(ends.slopes.target, float)
+    values = np.asarray(evaluator.log_density(1.0, ends.features), float)
+    slopes = np.asarray(ends.slopes.target if evaluator.path.is_pointwise else evaluator.score(1.0, ends), float)
     first, last, middle = (np.sum(part * change, axis=1) for part in np.split(slopes, 3))
     before, after, _ = np.split(values, 3)
     # Simpson's rule, whose error is judged by the trapezoidal one.
