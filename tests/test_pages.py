@@ -1,6 +1,7 @@
 """Pages hold what stored rows say: filled by `tools/make_pages.py`, never typed."""
 
 import json
+import re
 import runpy
 from pathlib import Path
 
@@ -92,3 +93,43 @@ def test_digests_are_those_of_their_experiments():
         changed = rehearsed(find(found["experiment"]), found["settings"], found["num_seeds"])
         assert found.get("changed", []) == changed, f"{path.name} does not say which settings are not the paper's"
         assert (DOCS / "reports" / f"{path.stem}.html").exists()
+
+
+RESULTS = DOCS.parent / "benchmarks" / "results"
+_NUMBER = re.compile(r"(?<![\w.-])\d[\d,]*(?:\.\d+)?(?![\w.]*`)")
+
+
+def _sentences(text):
+    """The sentences and lines of tables outside of code, without what other scripts fill."""
+    text = re.sub(r"```.*?```|<!-- rows.*?<!-- end -->", "", text, flags=re.DOTALL)
+    for block in re.split(r"\n\s*\n", text):
+        is_table = block.lstrip().startswith("|")
+        yield from block.split("\n") if is_table else re.split(r"(?<=[.;:])\s+(?=[A-Z*`\[-])", " ".join(block.split()))
+
+
+def _unsupported(text):
+    """Numbers of 10 and more, or with a decimal point, that the file named in their sentence does not have."""
+    wrong = []
+    for sentence in _sentences(text):
+        files = re.findall(r"benchmarks/results/(\w+\.md)", sentence)
+        stored = " ".join((RESULTS / file).read_text() for file in files).replace(",", "")
+        known = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", stored)}
+        for number in _NUMBER.findall(re.sub(r"`[^`]*`|\]\([^)]*\)", "", sentence)) if files else ():
+            value, digits = float(number.replace(",", "")), len(number.partition(".")[2])
+            is_near = any(abs(value - other) <= 0.5001 * 10.0**-digits for other in known)
+            if not is_near and (digits or value >= 10):
+                wrong.append((number, sentence))
+    return wrong
+
+
+@pytest.mark.parametrize("page", [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))], ids=lambda page: page.stem)
+def test_figures_are_in_the_file_that_is_named_with_them(page):
+    assert not _unsupported(page.read_text())
+
+
+def test_a_figure_that_no_file_has_is_found():
+    line = "| Pima | 0.0034 in 2.3 s | dynesty 0.26 | ([table](benchmarks/results/peers.md)) |"
+    assert not _unsupported(line)
+    assert [number for number, _ in _unsupported(line.replace("0.26", "0.41"))] == ["0.41"]
+    text = "A claim of 99 seconds. Another of 0.77 nats (`benchmarks/results/peers.md`)."
+    assert [number for number, _ in _unsupported(text)] == ["0.77"]

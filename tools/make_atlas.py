@@ -47,10 +47,9 @@ The rule that chooses q was made stricter while the first rows came in: choices 
 as they helped. It favors q = 1, so part of the zeros is the rule. The picture shows every q without it.
 """
 LEGEND = """
-Each cell has the error at q = 1, the q that the bound chose, and its gain. A gain of 2 means half the error; in
-brackets is the range of one standard error. Several values
-of q mean that the seeds disagree; the most frequent comes first. The full report is
-[here](reports/atlas.html).
+Each cell has the error at q = 1. Where the bound chose another q, it follows with its gain: 2 means half the error; in
+brackets is the range of one standard error. Several values of q mean that the seeds disagree; the most frequent comes
+first. The full report is [here](reports/atlas.html).
 """
 
 
@@ -180,6 +179,8 @@ def _cell(cell: Cell | None) -> str:
         return ""
     low, high = (2.0 ** (gain.log_ratio.value + sign * gain.log_ratio.standard_error) for sign in (-1, 1))
     error = cell.rms()[cell.geometric]
+    if set(str(gain.chosen).split(" / ")) == {"1"}:
+        return f"{error:.2g} nats"
     return f"{error:.2g} nats; q = {gain.chosen}: {gain.ratio:.2f} ({low:.2f} to {high:.2f})"
 
 
