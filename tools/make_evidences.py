@@ -41,7 +41,7 @@ def table(head, lines):
 
 def line(target):
     """One row: the name, the dimension, log evidence, standard error and method."""
-    value = "infinite" if target.get("infinite") else target["log_evidence"]
+    value = "infinite" if target.get("infinite") else target["log_evidence"] or 0
     error = "" if target.get("infinite") else target["standard_error"] or 0
     return [target["name"], target.get("dimension", ""), value, error, target["method"]]
 

@@ -105,3 +105,15 @@ def test_the_citation_is_current():
 
 def test_the_explorer_is_in_the_navigation():
     assert "explorer/index.html" in (ROOT / "mkdocs.yml").read_text()
+
+
+def test_cells_say_their_column_where_rows_become_blocks():
+    convert = runpy.run_path(str(ROOT / "tools" / "build_tables.py"))["on_page_content"]
+    head = "<thead><tr><th>q</th><th><code>a</code> &lt; b</th><th>c</th></tr></thead>"
+    page = convert(f"<table>{head}<tbody><tr><td>1</td><td align='left'>2</td><td>3</td></tr></tbody></table>")
+    assert '<td data-label="q">1</td><td data-label="a &lt; b" align=\'left\'>2</td><td data-label="c">3' in page
+    assert "<th>q</th>" in page
+    two = "<table><thead><tr><th>a</th><th>b</th></tr></thead><tbody><tr><td>1</td><td>2</td></tr></tbody></table>"
+    assert convert(two) == two
+    many = "<table><tr>" + "<th>x</th>" * 8 + "</tr></table>"
+    assert "<table data-wide>" in convert(many)
