@@ -2,9 +2,9 @@
 
     python -m benchmarks.suites.run [names] [--suite NAME] [--seeds N] [--budget EVALUATIONS] [--out FILE] [--table]
 
-The suites are `public`, `sealed` (models that no tuning decision has looked at, see `sealed/models.py`), and the two
-that were sealed before and have been looked at since: `held-out` (see `held_out/models.py`) and `fresh` (see
-`fresh/models.py`).
+The suites are `public`, `sealed` (models that no tuning decision has looked at, see `sealed/models.py`), the two that
+were sealed before and have been looked at since, `held-out` (see `held_out/models.py`) and `fresh` (see
+`fresh/models.py`), and targets with many modes, `multimodal` and `multimodal-kept` (see `multimodal.py`).
 
 Each run appends a row to the file (JSON lines). Runs that are there already are skipped, so that an interrupted suite
 goes on. At the end, or at once with `--table`, the rows of the file become a table.
@@ -23,6 +23,8 @@ jax.config.update("jax_enable_x64", True)
 
 from benchmarks.suites.fresh import models as fresh  # noqa: E402
 from benchmarks.suites.held_out import models as held_out  # noqa: E402
+from benchmarks.suites.multimodal import MODELS as MULTIMODAL  # noqa: E402
+from benchmarks.suites.multimodal_kept import KEPT  # noqa: E402
 from benchmarks.suites.public.targets import PROBLEMS  # noqa: E402
 from benchmarks.suites.runner import Summary, append, commit, key_of, read, run, show  # noqa: E402
 from benchmarks.suites.sealed import models as sealed  # noqa: E402
@@ -37,6 +39,8 @@ SUITES = {
     "held-out": held_out.MODELS,
     "fresh": fresh.MODELS,
     "sealed": sealed.MODELS,
+    "multimodal": MULTIMODAL,
+    "multimodal-kept": KEPT,
     "regression": {name: PROBLEMS[name] for name in ("pima", "sonar")},
 }
 FILES = {name: f"{name.replace('-', '_')}.jsonl" for name in SUITES} | {"public": "suite.jsonl"}

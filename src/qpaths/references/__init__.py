@@ -1,7 +1,6 @@
 """References: normalized distributions near the target, found by climbing or fitted to draws, to anneal from."""
 
 from .ascents import Ascents as Ascents
-from .ascents import Mode as Mode
 from .ascents import find_modes as find_modes
 from .ascents import modes_at as modes_at
 from .ascents import with_more_modes as with_more_modes
@@ -32,12 +31,14 @@ from .known import Sample as Sample
 from .known import distinct as distinct
 from .known import missing_mass as missing_mass
 from .modulated import Design as Design
+from .pool import Mode as Mode
 from .reference import Reference as Reference
 from .reference import least_covered as least_covered
 from .reference import share_lost as share_lost
 from .reference import share_outside as share_outside
 from .shapes import fit_shapes as fit_shapes
 from .shapes import num_shaped as num_shaped
+from .structure import Structure as Structure
 from .wells import fit_wells as fit_wells
 from .wells import grid as grid
 from .wells import is_resolved as is_resolved

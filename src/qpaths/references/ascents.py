@@ -5,7 +5,7 @@ ascents take their steps in its coordinates, so that badly scaled targets need a
 (Newton's method for a normal target). The share of a mode follows from Laplace's approximation to its mass.
 """
 
-import math
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,24 +14,34 @@ from jaxtyping import Float
 from .. import maps
 from ..core import Stream, one_thread, quiet, softmax
 from ..remarks import Refusal
-from .climb import Climbable, Climbed, End, Scale, Starts, climb, joined, minus_hessians
+from .climb import Climbable, Climbed, End, Scale, Starts, climb, minus_hessians
 from .components import Component
+from .looking import look_around
+from .pool import MOST_NEW, SAME, Mode, Pool, times
+from .structure import Images, Structure, find_images
 
 NUM_STARTS = (16, 64, 256, 1024)
 """Ascents of the first attempt, and of those that follow where many of them found modes of their own."""
 _MOST_NUMBERS = 60_000
 """Starts times dimensions, beyond the first attempt."""
 _MAX_ROUNDS, _MAX_CURVATURES, _GAIN = 80, 4, 1e-5
-_SAME = 0.3
-"""Distance of two ends of ascents, in the scale of the target, below which they are the same mode."""
 _NEAR = 0.03
 """Distance of two points, in the same scale, between which curvature does not change."""
 _STARTS_PER_MODE = 6
 """Ascents for each mode that they find, from which on another one as large as these is hardly unseen (exp(-6))."""
-_UNSEEN = 0.1
-"""Share of the ascents whose modes no other found (of all starts, it estimates the share that leads to unseen ones)."""
-_MOST_KEPT, _KEPT_SHARE = 16, 0.25
-"""Optima of which the mass is found if there are too many for a reference, and the share of the gradients for this."""
+_FEWEST_HITS = 3
+"""Ascents that must come to each mode before it is likely that none as large is unseen."""
+_UNSEEN = 0.5
+"""Share of mass in modes that no ascent came to, by estimate, from which these modes are no reference."""
+_ALONE = 0.1
+"""Share of draws of the target of which each may lead to another unknown mode."""
+_LADDER, _LOOKING, _CURVATURES = 0.25, 2.0, 0.1
+"""Shares of the gradients where there are several modes: for ascents from the base, with those around good modes, and
+for the curvature of each batch."""
+_HOPELESS = 64
+"""Modes of a relevant mass from which on, if most of them were met once, looking for more is of no use."""
+_MOST_DROPPED = 16
+"""Modes that are known and not used."""
 _LOST = 0.25
 """Share of the ascents from draws of the target that may lead to no optimum."""
 _FLATTEST = 1e-4
@@ -39,28 +49,6 @@ _FLATTEST = 1e-4
 _EQUAL = 1e-5
 """Difference of two estimates of a diagonal, in units of its largest entry, up to which they are the same."""
 _SMALLEST_SHARE, _LIGHTEST = 1e-3, 30.0
-
-
-class Mode(NamedTuple):
-    """An optimum of the target, its log density there, and minus the Hessian, or its diagonal where that is all."""
-
-    position: Float[np.ndarray, " d"]
-    value: float
-    precision: Scale
-
-    @property
-    def log_mass(self) -> float:
-        """By Laplace's approximation."""
-        if self.precision.ndim == 1:
-            log_determinant = np.sum(np.log(self.precision))
-        else:
-            log_determinant = 2 * np.sum(np.log(np.diag(np.linalg.cholesky(self.precision))))
-        return float(self.value + 0.5 * len(self.position) * math.log(2 * math.pi) - 0.5 * log_determinant)
-
-    def distance(self, rows: Starts) -> Float[np.ndarray, " s"]:
-        """Of some points, in the scale of the curvature."""
-        away = rows - self.position
-        return np.sqrt(np.abs(np.mean(_times(away, self.precision) * away, axis=1)))
 
 
 class Ascents(NamedTuple):
@@ -71,6 +59,8 @@ class Ascents(NamedTuple):
     num_gradients: int
     dropped: tuple[Mode, ...] = ()
     """Optima that are not used as modes. Their mass is known all the same, and an answer without it is wrong."""
+    unseen: float = 0.0
+    """Estimate of the share of mass in modes that no ascent came to, and in those that are not used."""
 
     @property
     def known(self) -> tuple[Mode, ...]:
@@ -91,9 +81,9 @@ def modes_at(evaluator: Climbable, starts: Starts, spread: Float[np.ndarray, " d
     """Climb from some points and return the optima that are reached, with their curvature."""
     search = _Search(evaluator, max_gradients)
     with one_thread(), quiet():
-        climbed = search.climb(starts, spread)
-        chosen, counts = _distinct(climbed, spread)
-        return Ascents(search.optima(climbed, chosen, counts, spread), None, search.num_gradients)
+        pool = search.pool(spread)
+        pool.add(search.climb(starts, spread))
+        return Ascents(pool.used[0], None, search.num_gradients)
 
 
 def component_at(mode: Mode) -> Component:
@@ -104,18 +94,24 @@ def component_at(mode: Mode) -> Component:
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 
-def find_modes(evaluator: Climbable, stream: Stream, max_gradients: int) -> Ascents:
-    """Climb the target from draws of the base, and look at the curvature where the ascents end."""
+def find_modes(
+    evaluator: Climbable, stream: Stream, max_gradients: int, structure: Structure | None = None
+) -> Ascents:
+    """Climb the target from draws of the base, look around the modes, and look at the curvature there.
+
+    Where the first ascents come to several ends, more follow as long as they find modes with a relevant mass: from the
+    base, and from good modes with one group of coordinates redrawn (`look_around`). The `structure` has the groups.
+    """
     search = _Search(evaluator, max_gradients)
     drawn = np.asarray(evaluator.draw(stream, NUM_STARTS[-1]), float)
     with one_thread(), quiet():
         low, high = np.quantile(drawn, [0.25, 0.75], axis=0)
         spread = np.maximum((high - low) / 1.35, 1e-8 * np.maximum(1.0, np.abs(low) + np.abs(high)))
-        return search.run(drawn, spread)
+        return search.run(drawn, spread, structure or Structure.of(evaluator.layout), stream)
 
 
 def with_more_modes(evaluator: Climbable, known: Ascents, draws: Starts, *, by_mass: bool) -> Ascents:
-    """The known modes, and those to which ascents from further points lead.
+    """The known modes, and those with a relevant mass to which ascents from further points lead.
 
     Draws of the target fall into the modes `by_mass`. So if none of n leads to an unknown mode, unknown ones have about
     `1 / n` of the mass. Such draws are refused where many ascents lead to no optimum, or nearly each to another one.
@@ -123,24 +119,25 @@ def with_more_modes(evaluator: Climbable, known: Ascents, draws: Starts, *, by_m
     search = _Search(evaluator, 0)
     spread = np.maximum(np.std(draws, axis=0), 1e-12)
     with one_thread(), quiet():
-        scale = _root_of_inverse(known.modes[0].precision, spread)
-        climbed = search.climb(np.asarray(draws, float), scale)
+        climbed = search.climb(np.asarray(draws, float), _root_of_inverse(known.modes[0].precision, spread))
         at_top = climbed.end == End.CONVERGED
-        away = [climbed.position - mode.position for mode in known.modes]
-        apart = [
-            np.mean(_times(one, mode.precision) * one, axis=1) for one, mode in zip(away, known.modes, strict=True)
-        ]
-        new = at_top & (np.sqrt(np.min(apart, axis=0)) > _SAME)
         if by_mass and np.mean(at_top) < 1 - _LOST:
             return Ascents((), Refusal.NECK, search.num_gradients)
-        found, counts = _distinct(climbed._replace(end=np.where(new, End.CONVERGED, End.FAILED)), scale)
-        if by_mass and np.sum(counts == 1) > _UNSEEN * len(draws):
-            dropped = search.optima(climbed, found, counts, spread)
+        pool = search.pool(spread)
+        for mode in known.modes:
+            pool.put(mode, _FEWEST_HITS)
+        new = pool.add(climbed)
+        if pool.flattest > pool.highest:
+            return Ascents((), Refusal.FLAT, search.num_gradients)
+        alone = [k for k in new if pool.hits[k] == 1 and k in pool.relevant]
+        if by_mass and len(alone) > _ALONE * len(draws):
+            dropped = tuple(pool.modes[k] for k in alone[:_MOST_DROPPED])
             return Ascents((), Refusal.MANY_MODES, search.num_gradients, dropped)
-        more = search._with_curvature(climbed, found, spread, max(mode.value for mode in known.modes))
-    if more.refusal is not None:
-        return more
-    return Ascents(known.modes + more.modes, None, more.num_gradients)
+        # Where a share of the draws ends at a mode it matters, however small its curvature says that it is.
+        kept = [k for k in new if k in pool.relevant or (by_mass and pool.hits[k] > _ALONE * len(draws))]
+        return known._replace(
+            modes=known.modes + tuple(pool.modes[k] for k in kept), num_gradients=search.num_gradients
+        )
 
 
 class _Search:
@@ -150,39 +147,45 @@ class _Search:
         self.known: tuple[Any, Any] | None = None
         """The last point at which curvature was computed, and that curvature."""
 
-    def run(self, drawn: Starts, spread: Float[np.ndarray, " d"]) -> Ascents:
-        most = [num for num in NUM_STARTS if num == NUM_STARTS[0] or num * drawn.shape[1] < _MOST_NUMBERS]
-        scale: Scale = spread
-        done = 0
-        tops: list[Climbed] = []
-        for num in most:
-            climbed, scale, refusal = self._converge(drawn[done:num], scale, spread)
-            if refusal is not None and not tops:
-                return Ascents((), refusal, self.num_gradients)
-            tops.append(climbed)
-            done = num
-            chosen, counts = _distinct(joined(tops), scale)
-            num_alone = int(np.sum(counts == 1))
-            is_enough = len(chosen) == 1 or (num_alone == 0 and counts.sum() >= _STARTS_PER_MODE * len(chosen))
-            if is_enough or self.num_gradients * 4 > self.max_gradients:
+    def run(self, drawn: Starts, spread: Float[np.ndarray, " d"], structure: Structure, stream: Stream) -> Ascents:
+        climbed, scale, refusal = self._converge(drawn[: NUM_STARTS[0]], spread, spread)
+        if refusal is not None:
+            return Ascents((), refusal, self.num_gradients)
+        chosen = _distinct(climbed, scale)
+        if len(chosen) == 1 and not structure.is_given:
+            return self._with_curvature(climbed, chosen, spread)
+        images, num_values = find_images(self.evaluator, stream.fold(1))
+        self.num_gradients += num_values // 2
+        pool = self.pool(spread, images)
+        pool.add(climbed)
+        for done, num in itertools.pairwise(NUM_STARTS):
+            if num * drawn.shape[1] > _MOST_NUMBERS or _is_enough(pool):
                 break
-        if len(chosen) > 1 and num_alone > _UNSEEN * counts.sum():
-            dropped = self.optima(joined(tops), chosen, counts, spread)
-            return Ascents((), Refusal.MANY_MODES, self.num_gradients, dropped)
-        return self._with_curvature(joined(tops), chosen, spread)
+            pool.add(self._converge(drawn[done:num], scale, spread)[0])
+            if self.num_gradients > _LADDER * self.max_gradients:
+                break
+        if pool.flattest > pool.highest:
+            return Ascents((), Refusal.FLAT, self.num_gradients)
+        is_hopeless = len(pool.relevant) > _HOPELESS and pool.unseen > _UNSEEN
+        if not is_hopeless or structure.is_given:
+            self.num_gradients += look_around(
+                self._gradient, pool, structure, drawn, int(_LOOKING * self.max_gradients) - self.num_gradients, stream.fold(2)
+            )
+        return self._of_pool(pool)
 
-    def optima(self, tops: Climbed, chosen: list[int], counts: Any, spread: Any) -> tuple[Mode, ...]:
-        """Return the highest ends of ascents, and those that most ascents came to, with their curvature."""
-        affordable = int(_KEPT_SHARE * self.max_gradients / (2 * len(spread)))
-        most = min(len(chosen), max(affordable, 2), _MOST_KEPT)
-        by_count = np.argsort(-counts, kind="stable")[: most // 4]
-        kept = sorted({*range(most), *map(int, by_count)})
-        modes = []
-        for i in (chosen[number] for number in kept):
-            precision = self._precision(tops.position[i], spread)
-            if np.isfinite(precision).all() and _is_curved(precision, spread):
-                modes.append(Mode(tops.position[i], float(tops.value[i]), precision))
-        return tuple(modes)
+    def _of_pool(self, pool: Pool) -> Ascents:
+        modes, uncovered = pool.used
+        unseen = min(1.0, pool.unseen + uncovered)
+        if len(modes) > 1 and unseen > _UNSEEN:
+            return Ascents((), Refusal.MANY_MODES, self.num_gradients, modes[:_MOST_DROPPED])
+        return Ascents(modes, None, self.num_gradients, unseen=unseen)
+
+    def pool(self, spread: Float[np.ndarray, " d"], images: Images | None = None) -> Pool:
+        """Return an empty pool of modes."""
+        most = int(np.clip(_CURVATURES * self.max_gradients / (2 * len(spread)), 4, MOST_NEW))
+        return Pool(
+            lambda rows: self._precisions(rows, spread), Images.none(len(spread)) if images is None else images, most
+        )
 
     def _converge(self, starts: Starts, scale: Scale, spread: Any) -> tuple[Climbed, Scale, Refusal | None]:
         """Climb, look at the curvature of the best, and climb on in its coordinates until nothing more is gained."""
@@ -218,47 +221,56 @@ class _Search:
         return np.asarray(found.features.log_target, float), np.asarray(found.slopes.target, float)
 
     def _precision(self, position: Any, spread: Any) -> Scale:
-        """Minus the Hessian, with steps that are short for the base and, where that is not enough, for the target.
-
-        The curvature at the point before serves for a point that is hardly away from it.
-        """
+        """Minus the Hessian. The curvature at the point before serves for a point that is hardly away from it."""
         if self.known is not None:
             away = position - self.known[0]
-            if np.abs(_times(away, self.known[1]) @ away) < _NEAR**2 * len(position):
+            if np.abs(times(away, self.known[1]) @ away) < _NEAR**2 * len(position):
                 return self.known[1]
+        self.known = position, self._hessians(position[None], spread)[0]
+        return self.known[1]
+
+    def _precisions(self, positions: Starts, spread: Any) -> list[Scale | None]:
+        """Minus the Hessians at some points; None where the target does not fall off on all sides."""
+        found = self._hessians(positions, spread)
+        return [one if np.isfinite(one).all() and _is_curved(one, spread) else None for one in found]
+
+    def _hessians(self, positions: Starts, spread: Any) -> list[Scale]:
+        """Minus the Hessians, with steps that are short for the base and, where that is not enough, for the target."""
         relative = float(np.finfo(self.evaluator.layout.dtype).eps) ** 0.25
         step = relative * spread
-        diagonal = self._diagonal(position, step)
-        if diagonal is not None:
-            self.known = position, diagonal
-            return diagonal
-        precision = self._differences(position, step)
-        deviation = np.abs(np.diag(precision)) ** -0.5
-        if (step > 0.1 * deviation).any():
-            precision = self._differences(position, np.minimum(step, relative * deviation))
-        self.known = position, precision
-        return precision
+        found: list[Any] = self._diagonals(positions, step)
+        rest = [i for i, one in enumerate(found) if one is None]
+        if not rest:
+            return found
+        dense = self._differences(positions[rest], step)
+        deviations = np.abs(np.diagonal(dense, axis1=1, axis2=2)) ** -0.5
+        long = (step > 0.1 * deviations).any(axis=1)
+        if long.any():
+            dense[long] = self._differences(positions[rest][long], np.minimum(step, relative * deviations[long]))
+        for i, one in zip(rest, dense, strict=True):
+            found[i] = one
+        return found
 
-    def _diagonal(self, position: Any, step: Any) -> Float[np.ndarray, " d"] | None:
-        """The diagonal of minus the Hessian where coordinates do not depend on each other; None where they do.
+    def _diagonals(self, positions: Starts, step: Any) -> list[Float[np.ndarray, " d"] | None]:
+        """The diagonals of minus the Hessians where coordinates do not depend on each other; None where they do.
 
         Two random directions tell: a diagonal that follows from the first predicts the second.
         """
-        signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, len(position)))
-        offsets = step * signs
-        _, slopes = self._gradient(np.concatenate([position + offsets, position - offsets]))
-        self.num_gradients += len(slopes)
-        ahead, behind = np.split(slopes, 2)
-        found = (behind - ahead) / (2 * offsets)
-        is_same = np.abs(found[0] - found[1]).max() <= _EQUAL * np.abs(found).max()
-        is_short = (step <= 0.1 * np.abs(found[0]) ** -0.5).all()
-        return np.mean(found, axis=0) if is_same and is_short else None
+        num, dimension = positions.shape
+        offsets = step * np.random.default_rng(0).choice([-1.0, 1.0], (2, dimension))
+        around = np.concatenate([positions[:, None] + offsets, positions[:, None] - offsets], axis=1)
+        slopes = self._gradient(around.reshape(-1, dimension))[1].reshape(num, 4, dimension)
+        self.num_gradients += 4 * num
+        found = (slopes[:, 2:] - slopes[:, :2]) / (2 * offsets)
+        is_same = np.abs(found[:, 0] - found[:, 1]).max(axis=1) <= _EQUAL * np.abs(found).max(axis=(1, 2))
+        is_short = (step <= 0.1 * np.abs(found[:, 0]) ** -0.5).all(axis=1)
+        return [np.mean(own, axis=0) if good else None for own, good in zip(found, is_same & is_short, strict=True)]
 
-    def _differences(self, position: Any, step: Any) -> Float[np.ndarray, "d d"]:
-        self.num_gradients += 2 * len(position)
-        return minus_hessians(lambda rows: self._gradient(rows)[1], position[None], step)[0]
+    def _differences(self, positions: Starts, step: Any) -> Float[np.ndarray, "s d d"]:
+        self.num_gradients += 2 * positions.size
+        return minus_hessians(lambda rows: self._gradient(rows)[1], positions, step)
 
-    def _with_curvature(self, tops: Climbed, chosen: list[int], spread: Any, highest: float = -np.inf) -> Ascents:
+    def _with_curvature(self, tops: Climbed, chosen: list[int], spread: Any) -> Ascents:
         """The chosen ends with their curvature. Flat ones are left out, unless they are above all others."""
         modes, flattest = [], -np.inf
         for i in chosen:
@@ -269,7 +281,7 @@ class _Search:
                 modes.append(Mode(tops.position[i], float(tops.value[i]), precision))
             else:
                 flattest = max(flattest, float(tops.value[i]))
-        if flattest > max([highest, *(mode.value for mode in modes)]):
+        if flattest > max((mode.value for mode in modes), default=-np.inf):
             return Ascents((), Refusal.FLAT, self.num_gradients)
         return Ascents(tuple(modes), None, self.num_gradients)
 
@@ -282,25 +294,23 @@ def _refusal(climbed: Climbed) -> Refusal | None:
     return {End.AT_INFINITY: Refusal.AT_INFINITY, End.HARD_BOUND: Refusal.HARD_BOUND}.get(End(climbed.end[best]))
 
 
-def _distinct(tops: Climbed, scale: Scale) -> tuple[list[int], Float[np.ndarray, " k"]]:
-    """The ends of ascents that differ, the highest first, and how many ascents came to each."""
+def _is_enough(pool: Pool) -> bool:
+    """Return whether several ascents came to each mode of a relevant mass, and many to all of them."""
+    hits = [pool.hits[k] for k in pool.relevant]
+    return min(hits) >= _FEWEST_HITS and sum(hits) >= _STARTS_PER_MODE * len(hits) if hits else False
+
+
+def _distinct(tops: Climbed, scale: Scale) -> list[int]:
+    """The ends of ascents that differ, the highest first."""
     order = np.argsort(-tops.value)
     order = order[tops.end[order] == End.CONVERGED]
     white = np.linalg.solve(scale, tops.position.T).T if scale.ndim == 2 else tops.position / scale
     chosen: list[int] = []
-    counts: list[float] = []
     for i in order:
         apart = [np.sqrt(np.mean((white[i] - white[j]) ** 2)) for j in chosen]
-        if apart and min(apart) < _SAME:
-            counts[int(np.argmin(apart))] += 1
-        else:
+        if not apart or min(apart) >= SAME:
             chosen.append(int(i))
-            counts.append(1)
-    return chosen, np.array(counts, float)
-
-
-def _times(rows: Any, precision: Scale) -> Any:
-    return rows * precision if precision.ndim == 1 else rows @ precision
+    return chosen
 
 
 def _is_curved(precision: Scale, spread: Float[np.ndarray, " d"]) -> bool:

@@ -271,13 +271,17 @@ def joined(parts: list[Climbed]) -> Climbed:
 
 
 def minus_hessians(
-    slopes_at: Callable[[Starts], Starts], points: Starts, steps: Float[np.ndarray, " d"]
+    slopes_at: Callable[[Starts], Starts], points: Starts, steps: Float[np.ndarray, " d"] | Starts
 ) -> Float[np.ndarray, "s d d"]:
-    """Of a log density at some points, by differences of its gradient at `2 d` points around each, all in one call."""
+    """Of a log density at some points, by differences of its gradient at `2 d` points around each, all in one call.
+
+    The steps are the same for all points, or one row for each.
+    """
     num, width = points.shape
-    offsets = np.diag(steps)
+    steps = np.broadcast_to(steps, points.shape)
+    offsets = steps[:, None] * np.eye(width)
     around = np.concatenate([points[:, None] + offsets, points[:, None] - offsets], axis=1)
     slopes = slopes_at(around.reshape(-1, width)).reshape(num, 2 * width, width)
     ahead, behind = np.split(slopes, 2, axis=1)
-    found = (behind - ahead) / (2 * steps[:, None])
+    found = (behind - ahead) / (2 * steps[:, :, None])
     return 0.5 * (found + np.swapaxes(found, 1, 2))

@@ -11,7 +11,8 @@ from jaxtyping import Float
 
 from ..core import Stream, logsumexp, one_thread, quiet, sigmoid, softmax
 from ..rows import Evaluator
-from .ascents import Mode, component_at
+from .ascents import component_at
+from .pool import Mode
 
 _INSIDE = 0.9
 """Share of a normal distribution in the region around its optimum that is looked at."""
@@ -70,10 +71,12 @@ class Sample(NamedTuple):
 
 def distinct(modes: tuple[Mode, ...], new: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Return the modes and those of the new ones that are none of them."""
+    found = list(modes)
     for mode in new:
-        if all(one.distance(mode.position[None])[0] > 1 or mode.distance(one.position[None])[0] > 1 for one in modes):
-            modes = (*modes, mode)
-    return modes
+        near = mode.distance(np.array([one.position for one in found])) if found else np.zeros(0)
+        if all(found[k].distance(mode.position[None])[0] > 1 for k in np.flatnonzero(~(near > 1))):
+            found.append(mode)
+    return tuple(found)
 
 
 @quiet()
