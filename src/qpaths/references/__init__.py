@@ -38,7 +38,9 @@ from .reference import share_lost as share_lost
 from .reference import share_outside as share_outside
 from .shapes import fit_shapes as fit_shapes
 from .shapes import num_shaped as num_shaped
+from .structure import Images as Images
 from .structure import Structure as Structure
+from .structure import find_images as find_images
 from .wells import fit_wells as fit_wells
 from .wells import grid as grid
 from .wells import is_resolved as is_resolved

@@ -6,6 +6,7 @@ ascents take their steps in its coordinates, so that badly scaled targets need a
 """
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +36,8 @@ _UNSEEN = 0.5
 """Share of mass in modes that no ascent came to, by estimate, from which these modes are no reference."""
 _ALONE = 0.1
 """Share of draws of the target of which each may lead to another unknown mode."""
+_MOST_DRAWS = 96
+"""Draws of the target from which ascents start where there are several modes."""
 _LADDER, _LOOKING, _CURVATURES = 0.25, 2.0, 0.1
 """Shares of the gradients where there are several modes: for ascents from the base, with those around good modes, and
 for the curvature of each batch."""
@@ -119,9 +122,12 @@ def with_more_modes(evaluator: Climbable, known: Ascents, draws: Starts, *, by_m
     search = _Search(evaluator, 0)
     spread = np.maximum(np.std(draws, axis=0), 1e-12)
     with one_thread(), quiet():
-        climbed = search.climb(np.asarray(draws, float), _root_of_inverse(known.modes[0].precision, spread))
+        is_alone = len(known.modes) == 1
+        scale = _root_of_inverse(known.modes[0].precision, spread) if is_alone else known.modes[0].deviation()
+        draws = np.asarray(draws, float)[:: 1 if is_alone else math.ceil(len(draws) / _MOST_DRAWS)]
+        climbed = search.climb(draws, scale)
         at_top = climbed.end == End.CONVERGED
-        if by_mass and np.mean(at_top) < 1 - _LOST:
+        if by_mass and is_alone and np.mean(at_top) < 1 - _LOST:
             return Ascents((), Refusal.NECK, search.num_gradients)
         pool = search.pool(spread)
         for mode in known.modes:
@@ -176,7 +182,7 @@ class _Search:
     def _of_pool(self, pool: Pool) -> Ascents:
         modes, uncovered = pool.used
         unseen = min(1.0, pool.unseen + uncovered)
-        if len(modes) > 1 and unseen > _UNSEEN:
+        if len(pool.relevant) > _HOPELESS and unseen > _UNSEEN:
             return Ascents((), Refusal.MANY_MODES, self.num_gradients, modes[:_MOST_DROPPED])
         return Ascents(modes, None, self.num_gradients, unseen=unseen)
 

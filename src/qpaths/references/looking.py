@@ -25,7 +25,7 @@ _SHARE = 0.4
 """Of the gradients that are left, for one profile."""
 _NUM_KNOTS, _FEWEST_FOR_SLOPE, _NUM_TYPICAL = 65, 6, 16
 """Quantiles of the base, modes from which on widths may change along a coordinate, and modes that say what is fine."""
-_SETTLED, _MOST_PARENTS = 0.01, 12
+_SETTLED, _MOST_PARENTS = 0.03, 12
 """Share of mass that is new or was met once, below which looking ends; and modes around which to look."""
 
 

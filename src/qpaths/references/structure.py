@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ..core import Stream, quiet
+from ..maps import Chain, Rotate
 from ..rows import Layout
 from .climb import Climbable
 
@@ -79,6 +80,27 @@ class Images(NamedTuple):
         if matrix.ndim == 1:
             return matrix[order]
         return matrix[np.ix_(order, order)] * sign * sign[:, None]
+
+    def back(self, rows: np.ndarray, number: Int[np.ndarray, " n"]) -> np.ndarray:
+        """Return the points of which rows are images, each by a map of its own."""
+        found = np.empty_like(rows)
+        np.put_along_axis(found, self.order[number], self.sign[number] * rows, axis=1)
+        return found
+
+    def after(self, chain: Chain, number: int) -> Chain:
+        """Return a chain of layers, and then a map."""
+        return Chain.of(chain, Rotate(np.eye(self.order.shape[1])[self.order[number]] * self.sign[number][:, None]))
+
+    def orbits(self, centers: np.ndarray) -> tuple[Int[np.ndarray, " k"], Int[np.ndarray, " k"]]:
+        """Return, for each of some points, the number of the first one of which it is an image, and by which map."""
+        first, by = np.arange(len(centers)), np.zeros(len(centers), int)
+        near = 1e-3 * np.maximum(np.ptp(centers, axis=0), 1e-12)
+        for k, center in enumerate(centers):
+            if first[k] == k:
+                is_near = (np.abs(self.of(center)[:, None] - centers) < near).all(axis=2)
+                found = is_near.any(axis=0) & (first == np.arange(len(centers)))
+                first[found], by[found] = k, np.argmax(is_near, axis=0)[found]
+        return first, by
 
 
 @quiet()

@@ -1,5 +1,6 @@
 """Fits to what a search has: draws from the base, and the last draws of a pilot."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from ..references import (
     Component,
     Fit,
     HostRows,
+    Images,
     Reference,
     best_fit,
     find_blocks,
@@ -62,25 +64,30 @@ def drivers_of(component: Component) -> tuple[int, ...]:
     return tuple(int(permute.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
 
 
-def fit_each(base: Reference, pilot: Pilot) -> tuple[tuple[Component, ...], np.ndarray] | None:
+def fit_each(base: Reference, pilot: Pilot, images: Images) -> tuple[tuple[Component, ...], np.ndarray] | None:
     """Components of several modes, each fitted to the draws of a pilot that are its own, and their shares.
 
-    A component with few draws stays as it is. None where all of them do.
+    Modes that are images of each other are fitted together. A component with few draws stays as it is. None where all
+    of them do.
     """
     positions, scores = pilot.draws
     weights = np.asarray(softmax(pilot.state.log_weights), float)
     logs = np.array([component.log_prob(positions) for component in base.components])
     own = np.argmax(logs + np.log(base.shares)[:, None], axis=0)
-    fewest = _FEWEST_PER_DIMENSION * positions.shape[1]
-    components, shares = list(base.components), np.array([np.sum(weights[own == k]) for k in range(len(logs))])
-    for number in np.flatnonzero(np.bincount(own, minlength=len(logs)) >= max(fewest, _FEWEST_OF_MODE)):
-        rows = own == number
-        fitted = fit_map(positions[rows], None if scores is None else scores[rows]).fitted
-        components[number] = components[number] if fitted is None else fitted
-    if all(new is old for new, old in zip(components, base.components, strict=True)):
+    first, by = images.orbits(np.concatenate([one.map.forward(np.zeros((1, one.map.dimension))).points for one in base.components]))
+    fewest = max(_FEWEST_PER_DIMENSION * positions.shape[1], _FEWEST_OF_MODE)
+    shares = np.bincount(first[own], weights, len(logs))[first] / np.bincount(first)[first]
+    back = [images.back(rows, by[own]) for rows in (positions, scores) if rows is not None]
+    components, changed = list(base.components), False
+    for number in np.flatnonzero(np.bincount(first[own], minlength=len(logs)) >= fewest):
+        fitted = fit_map(*(rows[first[own] == number] for rows in back)).fitted
+        changed = changed or fitted is not None
+        for k in np.flatnonzero(first == number) if fitted is not None else ():
+            components[k] = fitted if k == number else dataclasses.replace(fitted, map=images.after(fitted.map, by[k]))
+    if not changed:
         return None
     # A mode that no draw of the pilot is in keeps a little: it was found, and the pilot may have lost it.
-    shares = np.maximum(shares, _LEAST_SHARE)
+    shares = np.maximum(shares, min(_LEAST_SHARE, 0.1 / len(logs)))
     return tuple(components), shares / np.sum(shares)
 
 

@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+import functools
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -9,7 +10,19 @@ import numpy as np
 from ..core import Cost, Stream
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath
-from ..references import Ascents, Blocks, Component, Mode, Reference, climbable, distinct, share_lost, share_outside
+from ..references import (
+    Ascents,
+    Blocks,
+    Component,
+    Images,
+    Mode,
+    Reference,
+    climbable,
+    distinct,
+    find_images,
+    share_lost,
+    share_outside,
+)
 from ..remarks import Confirmation, Refusal, Shape, Source
 from ..rows import evaluator_of
 from ..schedules import AdaptiveSchedule
@@ -146,6 +159,13 @@ class Search:
     def refuse(self, refusal: Refusal) -> None:
         """Take back the last candidate."""
         self.attempts[-1] = self.attempts[-1]._replace(refusal=refusal)
+
+    @functools.cached_property
+    def images(self) -> Images:
+        """Maps that leave the density as it is: exchanges of labels and signs."""
+        images, num = find_images(self.climbable, self.stream.fold(103))
+        self.spend_values(num)
+        return images
 
     @property
     def found(self) -> Found:

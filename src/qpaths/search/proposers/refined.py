@@ -27,7 +27,7 @@ class Refined(Proposer):
         path, pilot = search.found
         base: Any = path.base
         if is_fitted(base) and len(base.components) > 1:  # each of several modes is fitted alone
-            fits = fit_each(base, pilot)
+            fits = fit_each(base, pilot, search.images)
             return None if fits is None else Proposal(*fits)
         fit = fit_to_pilot(base, pilot, search.base_component, search.blocks(pilot))
         return fit.refusal if fit.fitted is None else Proposal.of(fit.fitted)
