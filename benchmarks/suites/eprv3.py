@@ -3,8 +3,8 @@
     python -m benchmarks.suites.eprv3 [names] [--models FOLDER] [--form smooth|plain] [--seeds N] [--out FILE] [--table]
 
 A name is a data set, a prior and a number of planets: `1a1` is data set 1 with prior a and one planet. The folder must
-hold the models (`eprv3.py`) and the truths (`eprv3.json`), which are no part of this repository. Each run appends a row,
-and the rows of the file become a table (see `benchmarks.suites.run`).
+hold the models (`eprv3.py`) and the truths (`eprv3.json`), which are no part of this repository. Each run appends a
+row, and the rows of the file become a table (see `benchmarks.suites.run`).
 """
 
 import argparse

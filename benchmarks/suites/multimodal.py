@@ -48,8 +48,8 @@ def lines(num):
         shape = jnp.exp(-0.5 * ((x[:, None] - place) / width) ** 2)
         numpyro.sample("y", dist.Normal(shape @ height, noise).to_event(1), obs=y)
 
-    # Three lines: five runs of SMC from the posterior of two lines times the prior of a third one, which is the smallest.
-    truth, error = {2: (-41.666, 0.004), 3: (-43.2, 0.06)}[num]
+    # Three lines: five runs of SMC from the posterior of two lines times the prior of a third, which is the smallest.
+    truth, error = {2: (-41.666, 0.004), 3: (-43.2, 0.08)}[num]
     return Target({"base": from_numpyro(model, jnp.asarray(y))}, truth, error)
 
 

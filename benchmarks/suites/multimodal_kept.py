@@ -41,7 +41,9 @@ def sinusoids(num, size, seed):
     waves = np.stack([np.cos(2 * np.pi * np.outer(axis, t)), np.sin(2 * np.pi * np.outer(axis, t))], axis=2)
     if num == 1:
         values = linear_evidence(waves, y, 1.0, 0.8)
-        return Target({"prior": prior, "log_likelihood": log_likelihood}, log_integral(values - np.log(1.95), 1.95 / 800))
+        return Target(
+            {"prior": prior, "log_likelihood": log_likelihood}, log_integral(values - np.log(1.95), 1.95 / 800)
+        )
     rows = []
     for one in waves:
         both = np.concatenate([np.broadcast_to(one, waves.shape), waves], axis=2)

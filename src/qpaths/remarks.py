@@ -261,6 +261,10 @@ class Finding(Kind):
         "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
         "larger budget, or a base nearer to the target"
     )
+    UNSEEN = (
+        "the search still found new modes when it ended: by estimate, {share:.0%} of the mass lies in modes that were "
+        "met once or never; give a larger budget, or `groups` of parameters that belong together"
+    )
     ROUTES = (
         "two searches for a start of the path found masses that differ by {apart:.2g} nats: one of them has missed a "
         "part of the target, and both may have; give a larger budget, or reparameterize the model"

@@ -97,9 +97,7 @@ def component_at(mode: Mode) -> Component:
     return Component.linear(df, mode.position, _inverse(mode.precision) * (df - 2) / df)
 
 
-def find_modes(
-    evaluator: Climbable, stream: Stream, max_gradients: int, structure: Structure | None = None
-) -> Ascents:
+def find_modes(evaluator: Climbable, stream: Stream, max_gradients: int, structure: Structure | None = None) -> Ascents:
     """Climb the target from draws of the base, look around the modes, and look at the curvature there.
 
     Where the first ascents come to several ends, more follow as long as they find modes with a relevant mass: from the
@@ -175,7 +173,12 @@ class _Search:
         is_hopeless = len(pool.relevant) > _HOPELESS and pool.unseen > _UNSEEN
         if not is_hopeless or structure.is_given:
             self.num_gradients += look_around(
-                self._gradient, pool, structure, drawn, int(_LOOKING * self.max_gradients) - self.num_gradients, stream.fold(2)
+                self._gradient,
+                pool,
+                structure,
+                drawn,
+                int(_LOOKING * self.max_gradients) - self.num_gradients,
+                stream.fold(2),
             )
         return self._of_pool(pool)
 

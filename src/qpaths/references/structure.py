@@ -62,7 +62,7 @@ class Images(NamedTuple):
     order: Int[np.ndarray, "p d"]
     sign: Float[np.ndarray, "p d"]
 
-    def __len__(self) -> int:  # type: ignore[override]
+    def __len__(self) -> int:
         return self.order.shape[0]
 
     @staticmethod
@@ -160,19 +160,15 @@ def _generators(layout: Any, holds: Any) -> Iterator[Signed]:
     for rows in _labeled(arrays):
         if any(used[row].any() for row in rows.values()):
             continue
-        exchanges = [_exchanged(identity, rows, k) for k in range(_num_labels(rows) - 1)]
-        if holds(exchanges):
-            yield from exchanges
-            for row in rows.values():
-                used[row.ravel()] = True
+        pairs = itertools.combinations(range(_num_labels(rows)), 2)
+        exchanges = [one for one in (_exchanged(identity, rows, *pair) for pair in pairs) if holds([one])]
+        yield from exchanges
+        for row in rows.values() if exchanges else ():
+            used[row.ravel()] = True
         for size in range(len(rows), 0, -1):
             for names in itertools.combinations(rows, size):
-                flips = [
-                    _flipped(identity, np.concatenate([rows[name][k] for name in names]))
-                    for k in range(_num_labels(rows))
-                ]
-                if holds(flips[:1]):
-                    yield from (one for one in flips if holds([one]))
+                parts = [np.concatenate([rows[name][k] for name in names]) for k in range(_num_labels(rows))]
+                yield from (one for one in (_flipped(identity, part) for part in parts) if holds([one]))
 
 
 def _labeled(arrays: list[np.ndarray]) -> Iterator[dict[int, np.ndarray]]:
@@ -199,11 +195,10 @@ def _num_labels(rows: dict[int, np.ndarray]) -> int:
     return len(next(iter(rows.values())))
 
 
-def _exchanged(identity: Signed, rows: dict[int, np.ndarray], k: int) -> Signed:
-    """Return the map that exchanges a label with the next one."""
+def _exchanged(identity: Signed, rows: dict[int, np.ndarray], first: int, second: int) -> Signed:
     image = identity.copy()
     for row in rows.values():
-        image[row[k]], image[row[k + 1]] = identity[row[k + 1]], identity[row[k]]
+        image[row[first]], image[row[second]] = identity[row[second]], identity[row[first]]
     return image
 
 

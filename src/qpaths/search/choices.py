@@ -21,6 +21,9 @@ SCANNED = 2
 _TRUSTED = 1.0
 """Length of a path from which weights show what is missing, whatever another search has found."""
 
+_UNSEEN = 0.05
+"""Share of mass in modes that no ascent came to, by estimate, from which on an answer is doubtful."""
+
 
 class Attempt(NamedTuple):
     """One candidate: what its pilot found, and why it is not used, if it is not."""
@@ -46,6 +49,8 @@ class Choice(NamedTuple):
     """Nats by which the mass that two searches found differs beyond noise."""
     known: tuple[Mode, ...] = ()
     """All optima that were met, used or not."""
+    unseen: float = 0.0
+    """Share of mass in modes that no ascent came to, by estimate."""
 
     def or_better(self, other: "Choice") -> "Choice":
         """The one of two choices that finds more mass, or else the one with the shorter path."""
@@ -91,6 +96,8 @@ class Choice(NamedTuple):
         found = []
         if self.used.num_modes > 1 and self.check is not Confirmation.CONFIRMED:
             found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
+        if self.used.num_modes > 1 and self.unseen > _UNSEEN:
+            found.append(Finding.UNSEEN(share=self.unseen))
         if self.disagreement > 0:
             found.append(Finding.ROUTES(apart=self.disagreement))
         dimension = self.pilot.state.particles.position.shape[1]

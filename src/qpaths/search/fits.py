@@ -74,16 +74,21 @@ def fit_each(base: Reference, pilot: Pilot, images: Images) -> tuple[tuple[Compo
     weights = np.asarray(softmax(pilot.state.log_weights), float)
     logs = np.array([component.log_prob(positions) for component in base.components])
     own = np.argmax(logs + np.log(base.shares)[:, None], axis=0)
-    first, by = images.orbits(np.concatenate([one.map.forward(np.zeros((1, one.map.dimension))).points for one in base.components]))
+    first, by = images.orbits(
+        np.concatenate([one.map.forward(np.zeros((1, one.map.dimension))).points for one in base.components])
+    )
     fewest = max(_FEWEST_PER_DIMENSION * positions.shape[1], _FEWEST_OF_MODE)
     shares = np.bincount(first[own], weights, len(logs))[first] / np.bincount(first)[first]
     back = [images.back(rows, by[own]) for rows in (positions, scores) if rows is not None]
     components, changed = list(base.components), False
     for number in np.flatnonzero(np.bincount(first[own], minlength=len(logs)) >= fewest):
         fitted = fit_map(*(rows[first[own] == number] for rows in back)).fitted
-        changed = changed or fitted is not None
-        for k in np.flatnonzero(first == number) if fitted is not None else ():
-            components[k] = fitted if k == number else dataclasses.replace(fitted, map=images.after(fitted.map, by[k]))
+        if fitted is not None:
+            changed = True
+            for k in np.flatnonzero(first == number):
+                components[k] = dataclasses.replace(
+                    fitted, map=images.after(fitted.map, by[k]) if by[k] else fitted.map
+                )
     if not changed:
         return None
     # A mode that no draw of the pilot is in keeps a little: it was found, and the pilot may have lost it.

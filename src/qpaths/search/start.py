@@ -66,7 +66,9 @@ def choose_start(
         break
     for proposer in LAST:
         search.ask(proposer())
-    return Choice(*search.found, tuple(search.attempts), search.check, search.spent, known=search.known)
+    return Choice(
+        *search.found, tuple(search.attempts), search.check, search.spent, known=search.known, unseen=search.unseen
+    )
 
 
 def modes_of_target(

@@ -136,6 +136,8 @@ class Search:
         """What ascents found where the draws spread far more than the curvature says."""
         self.known: tuple[Mode, ...] = ()
         """All optima that were met, used or not."""
+        self.unseen = 0.0
+        """Share of mass in modes that no ascent came to, by estimate."""
         self.climbable, self.cost_of_gradient = climbable(self.evaluator, kernel.with_slopes, stream.fold(102))
         self.looked_for_blocks = False
         self.found_blocks: Blocks | None = None
@@ -150,6 +152,7 @@ class Search:
     def climbed(self, ascents: Ascents) -> Ascents:
         """Count what ascents have cost, and keep the optima that they met."""
         self.known = distinct(self.known, ascents.known)
+        self.unseen = ascents.unseen
         self.spent += ascents.num_gradients * self.cost_of_gradient
         return ascents
 
