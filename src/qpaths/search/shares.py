@@ -10,7 +10,7 @@ ASCENTS = 0.25
 """Of what pilots may cost, for ascents."""
 CONFIRMING = 0.15
 """Of what pilots may cost, for the short run from the base that looks for modes which ascents have missed."""
-CONFIRMING_SEVERAL = 0.15
+CONFIRMING_SEVERAL = 0.3
 """The same where ascents found several modes."""
 CHAINS = 0.3
 """Of what pilots may cost, for chains at the target."""

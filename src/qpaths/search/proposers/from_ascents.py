@@ -1,12 +1,13 @@
 """References with the curvature of the modes that ascents find."""
 
-from typing import Any
-
-from ...references import FEWEST_DIFFERENCES, Ascents, find_modes, least_covered, with_more_modes
+from ...references import FEWEST_DIFFERENCES, Ascents, Reference, find_modes, least_covered, with_more_modes
 from ...remarks import Confirmation, Refusal, Source
 from .. import shares
-from ..choices import less_mass
+from ..choices import BASE_SHARE, less_mass
 from ..state import CHECK_PARTICLES, FARTHEST, Found, Proposal, Proposer, Search
+
+_NO_SHORTER = 0.9
+"""Share of the length of the path from the base, above which one from several modes is of no use."""
 
 
 class Climbers(Proposer):
@@ -24,31 +25,19 @@ class Climbers(Proposer):
         self.ascents = search.climbed(find_modes(search.climbable, search.stream.fold(100), most))
         refusal = self.ascents.refusal
         if refusal is None:
+            if len(self.ascents.modes) > 1:  # a pilot of several modes costs more than looking for others first
+                self.ascents = self._covering(search)
             return Proposal(*self.ascents.components, judged_alone=True)
         led_nowhere = not search.kernel.with_slopes and refusal in (Refusal.NO_OPTIMUM, Refusal.FLAT)
         return Refusal.NO_GRADIENT if led_nowhere else refusal
 
     def confirmed(self, search: Search, found: Found) -> Found | None:
-        completed = self._covered(search, found)
-        return None if completed is None else self._checked(search, completed)
-
-    def _covered(self, search: Search, found: Found) -> Found | None:
-        """Return the path that also has the modes above places which the reference covers least."""
-        reference: Any = found[0].base
-        positions, num = least_covered(reference, search.evaluator, search.stream.fold(101))
-        search.spend_values(num)
-        more = search.climbed(with_more_modes(search.climbable, self.ascents, positions, by_mass=False))
-        return self._completed(search, found, more)
-
-    def _completed(self, search: Search, found: Found, more: Ascents) -> Found | None:
-        if len(more.modes) <= len(self.ascents.modes):
-            return found
-        search.refuse(Refusal.MISSED_MODES)
-        self.ascents = more
-        return search.judge(self.source, Proposal(*more.components, judged_alone=True))
-
-    def _checked(self, search: Search, found: Found) -> Found | None:
         """Return what ascents found, confirmed or completed by a run from the base, unless that contradicts it."""
+        if len(self.ascents.modes) == 1:
+            completed = self._completed(search, found, self._covering(search))
+            if completed is None:
+                return None
+            found = completed
         if search.distance(found[1]) > FARTHEST:
             search.check = Confirmation.TOO_FAR
             return found
@@ -67,8 +56,28 @@ class Climbers(Proposer):
         if completed is None:
             return None
         refusal = less_mass(first, completed[1])
+        if refusal is None and not is_alone and less_mass(completed[1], first) is None:
+            # Modes of a funnel say little about it: the base itself may be as near.
+            refusal = Refusal.LONGER if completed[1].barrier > _NO_SHORTER * first.barrier else None
         if refusal is not None:
             search.refuse(refusal)
             return None
         search.check = Confirmation.CONFIRMED
         return completed
+
+    def _covering(self, search: Search) -> Ascents:
+        """Return also the modes above places which a reference with the modes so far covers least."""
+        components, shares_of_modes = self.ascents.components
+        layout = search.evaluator.layout
+        reference = Reference(components, shares_of_modes, search.path.base, BASE_SHARE, layout)
+        positions, num = least_covered(reference, search.evaluator, search.stream.fold(101))
+        search.spend_values(num)
+        more = search.climbed(with_more_modes(search.climbable, self.ascents, positions, by_mass=False))
+        return self.ascents if more.refusal else more
+
+    def _completed(self, search: Search, found: Found, more: Ascents) -> Found | None:
+        if len(more.modes) <= len(self.ascents.modes):
+            return found
+        search.refuse(Refusal.MISSED_MODES)
+        self.ascents = more
+        return search.judge(self.source, Proposal(*more.components, judged_alone=True))
