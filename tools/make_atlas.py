@@ -123,6 +123,8 @@ def _advice(cells: Cells) -> str:
     for tuned in levels:
         gains = _gains(cells, tuned)
         helped, harmed = winners(gains), losers(gains)
+        if not helped and not harmed:
+            continue
         words = f"- **{LABELS[tuned].capitalize()}.** The chosen q helps beyond noise on {len(helped)} of "
         words += f"{len(gains)} problems"
         if helped:

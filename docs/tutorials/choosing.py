@@ -58,8 +58,8 @@ assert errors[0] > 3 * errors[2]
 # ## The schedule
 #
 # Equal steps in `beta` are rarely equal steps in difficulty: most of the change happens near the base.
-# `AdaptiveSchedule` finds each next beta from the effective sample size. `equalize` measures the length of the steps in
-# pilot runs and places the betas at equal lengths. Its schedule is fixed, as AIS, BDMC and compiled runs need.
+# `AdaptiveSchedule` finds each next beta from the effective sample size. `equalize` places the betas at equal lengths,
+# measured in pilot runs. Its schedule is fixed, as AIS, BDMC and compiled runs need.
 
 # %%
 linear = qp.LinearSchedule(12)
@@ -74,9 +74,9 @@ assert on_linear > 3 * on_equal
 # ## q
 #
 # On a linear schedule a q a little below 1 spreads the change over more of the steps. `choose_q` finds one. Its rule
-# `"bound"` needs no known answer: the mean of the estimates of SMC is a lower bound of the log evidence, so the q with
-# the highest bound is the best for this kernel and this schedule. `deltas` are the values of `1 - q` to try. The random walk
-# saves time on this page; as a rule, take the kernel that you will run with.
+# `"bound"` needs no known answer: the mean of the estimates of SMC is a lower bound of the log evidence. `deltas` are
+# the values of `1 - q` to try. The random walk saves time on this page; as a rule, take the kernel that you will run
+# with.
 
 # %%
 chosen = qp.choose_q(
@@ -91,9 +91,8 @@ assert root_mean_square_error("the same q-path, linear", chosen, linear, hmc) < 
 #
 # ## The reference
 #
-# The base need not be the prior. A *reference* is a distribution that was fitted to the posterior in pilot runs. It is
-# normalized and can be sampled, so the path from there is exact, and much shorter. `tune` chooses a reference, q, a
-# schedule and a kernel and freezes them. Then SMC and AIS are unbiased.
+# A *reference* was fitted to the posterior in pilot runs. It is normalized and can be sampled, so the path from there
+# is exact, and much shorter. `tune` chooses a reference, q, a schedule and a kernel and freezes them.
 
 # %%
 recipe = qp.tune(path, key=jax.random.key(6), budget=40_000)

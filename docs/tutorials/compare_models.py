@@ -44,9 +44,9 @@ print(table)
 
 # %% [markdown]
 # The table has the log evidences, the log Bayes factors against the best model, and the probabilities of the models if
-# all were equally likely beforehand. The interval of a probability says where 90 % of it lies as the log evidences vary
-# within their errors. The last line, `table.conclusion`, says which model has the higher evidence, or that the standard
-# errors are too large to tell. `qp.compare(results, prior={"constant": 0.5, ...})` takes other prior probabilities.
+# all were equally likely beforehand, with an interval for the errors. `table.conclusion` says which model has the
+# higher evidence, or that the standard errors are too large to tell. `qp.compare(results, prior={"constant": 0.5,
+# ...})` takes other prior probabilities.
 #
 # These models have closed forms: `y` is normal, with a covariance that each design matrix implies. So the table can be
 # checked.

@@ -89,11 +89,11 @@ assert bounds.averaged().lower[0] - 0.3 < exact < bounds.averaged().upper[0] + 0
 #
 # Install a JAX with CUDA, and run the same lines. Four things help:
 #
-# - **Many at once.** `evaluate_bounds` anneals `batch_size` observations at a time. Where memory runs out it halves the
-#   batch, with a warning. The numbers do not depend on it.
-# - **Guide.** `DecoderProblem(decoder, guide=low_precision(decoder))` takes the gradients from a copy in bfloat16.
-#   Densities and weights stay in float32, so the bounds are exact. On one H200 this makes 12.4 million transitions per
-#   second, against 3.3 in float32 alone and 3.2 in compiled PyTorch (`benchmarks/results/gpu.md`).
+# - **Many at once.** `evaluate_bounds` anneals `batch_size` observations at a time, and halves it where memory runs
+#     out.
+# - **Guide.** `DecoderProblem(decoder, guide=low_precision(decoder))` takes the gradients from a copy in bfloat16, and
+#     the bounds stay exact. On one H200 this makes 12.4 million transitions per second, against 3.3 in float32 alone
+#     and 3.2 in compiled PyTorch (`benchmarks/results/gpu.md`).
 # - **One compilation.** Observations are arrays in the program. A new batch of the same size compiles nothing.
 # - **Products with the weights on the right**, `z @ W`, not `W @ z`.
 #

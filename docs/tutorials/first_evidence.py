@@ -35,16 +35,14 @@ print(result.summary())
 # %% [markdown]
 # ## How to read it
 #
-# - The first line is the answer: the log evidence in nats, with its standard error. Two standard errors are a 95 %
-#   interval.
+# - The first line is the answer: the log evidence in nats, with its standard error. Two of them are a 95 % interval.
 # - *Effective* is how many independent draws from the posterior the weighted draws are worth.
-# - `stopped` says why the call ended. By default it ends at a standard error of 0.005 or after a million evaluations of
-#   the model, whichever comes first. A gradient counts as two evaluations. *Pilots* are the short runs that choose the
-#   settings.
-# - `chosen` lists decisions. Here the sampler does not start from the prior, but from a distribution that was fitted to
-#   the posterior. It is so close that weights alone turn its draws into posterior draws.
+# - `stopped` says why the call ended: by default at a standard error of 0.005 or after a million evaluations of the
+#     model, a gradient counted as two. *Pilots* are the short runs that choose the settings.
+# - `chosen` lists decisions. Here the sampler starts from a distribution that was fitted to the posterior, so close
+#     that weights alone turn its draws into posterior draws.
 # - `nothing looks unreliable` sums up the checks. The answer is the mean over independent runs, called *islands*, and
-#   these agree.
+#     these agree.
 # - `verdict` is `sound`, `doubtful` or `wrong`. [Is the number right?](is_it_right.md) explains it.
 #
 # With two variables we can check the answer by summing over a fine grid.

@@ -79,18 +79,18 @@ result = qp.drive(algorithm, path, key=jax.random.key(0), progress=False)  # the
 # %% [markdown]
 # ## The parts
 #
-# - `stream_for(key, path, self)` decides where the run lives: on the host with NumPy, or in a compiled program with
-#   JAX. `split` and `fold` make further streams. Use each stream once.
-# - `Population` says how particles go from one beta to the next: `threshold` for resampling, the `scheme`, `cross_fit`,
-#   waste-free chains (`chain_length`), and `chunk_size` for memory.
+# - `stream_for(key, path, self)` decides where the run lives: on the host with NumPy, or in a compiled program.
+#     `split` and `fold` make further streams. Use each once.
+# - `Population` says how particles go from one beta to the next: `threshold`, `scheme`, `cross_fit`, `chain_length`,
+#     `chunk_size`.
 # - `begin` evaluates the first particles and fits the kernel. Give `draw=(stream, num)` to start at draws from the
-#   base, or `points=` to start at given points.
-# - `state.log_weights` are the weights since the last resampling, and `state.log_evidence` includes those before it.
-#   Take weights from the state, or from `path.log_ratio`, and from nowhere else.
-# - `state.fault` is the first problem of the run. Call `qpaths.algorithms.base.raise_fault` in `finish` to raise it
-#   with the point and the density that caused it.
-# - A kernel that is fitted to the particles that it moves biases the evidence. `AIS` fits it in a pilot and freezes it.
-#   `SMC` moves each half of the particles with a kernel that is fitted to the other half.
+#     base, or `points=`.
+# - Take weights from `state.log_weights` (since the last resampling; `state.log_evidence` includes those before) or
+#     from `path.log_ratio`, and from nowhere else.
+# - `state.fault` is the first problem of the run. `qpaths.algorithms.raising.raise_fault` in `finish` raises it with
+#     its point.
+# - A kernel that is fitted to the particles that it moves biases the evidence. `AIS` fits it in a pilot and freezes
+#     it. `SMC` moves each half of the particles with a kernel that is fitted to the other half.
 #
 # ## Keep more of a run
 #
@@ -114,10 +114,9 @@ for beta, mean in zip(kept["beta"], kept["mean"], strict=True):
 #
 # ## Test it
 #
-# `check_algorithm` runs the algorithm many times on a problem with a known evidence. The mean of Z-hat / Z must be 1
-# within five standard errors, the reported standard error must match the spread, and `log_mean_exp(log_weights)` must
-# be the log evidence. Without a path and its log evidence it takes normal distributions in three dimensions.
-# `qpaths.testing` also has problems with known answers and deliberately wrong parts: a good test rejects `StaleBeta`.
+# `check_algorithm` compares the mean of Z-hat / Z with 1, within five standard errors, the reported standard error
+# with the spread, and `log_mean_exp(log_weights)` with the log evidence. Without a path it takes normal distributions
+# in three dimensions. A good test also rejects a wrong part: `qpaths.testing.StaleBeta`.
 #
 # An algorithm of another shape, such as parallel tempering, is a plain module with `run(path, *, key)` that returns a
 # `Result`. `check_algorithm` takes it too; `drive` does not.

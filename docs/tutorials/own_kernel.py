@@ -70,32 +70,28 @@ assert abs(result.log_evidence - jnp.log(jnp.pi / 2)) < 4 * result.log_evidence_
 # | `transition(evaluator, beta, particles, randomness, params)` | the new particles, and an `Info` |
 #
 # - `cloud` holds `evaluator`, `beta`, `particles`, `log_weights` and `positions`. `previous` are the parameters at the
-#   beta before, or None at the first. `stream` has random numbers for `fit` itself.
-# - A kernel without parameters needs no `fit`. A class of parameters (a named tuple) stands in the module of the kernel,
-#   so that checkpoints can hold it.
-# - `transition` must use its parameters and nothing else. A kernel with frozen parameters then leaves the density at
-#   `beta` exactly invariant, and AIS and BDMC are exact.
-# - `accept` is the Metropolis rule. Its last argument is the log of the proposal ratio, zero for a symmetric proposal.
-# - `evaluator.particles(positions, with_slopes=...)` evaluates both endpoints once per row.
-#   `evaluator.log_density(beta, features)` is arithmetic on what was found.
-# - `evaluator.waypoints` and `evaluator.score` serve kernels that follow gradients. `src/qpaths/kernels/gradient.py` is
-#   an example.
-# - Particles fall into groups of equal size, and each array of the parameters has a leading axis of groups. SMC has two
-#   groups, because each half of the particles is moved by the kernel that was fitted to the other half. Parallel
-#   tempering has one group for each beta.
-# - `Cost.values(n)` counts n values of each endpoint, and `Cost.gradients(n)` counts n values with gradient. Costs can
-#   be added, and multiplied by a number.
-# - `particles.memory` is None, unless `first_memory` returns something, as `HMC(persistence=0.7)` does for the momenta.
-#   Resampling, swaps, chunks and checkpoints then carry it with the particle, and `transition` returns it. The kernel
-#   must leave the density times the law of the momentum invariant.
-# - A frozen kernel has parameters between the betas of its pilot by `between`. Scales should go geometrically
-#   (`qpaths.kernels.factors`), so that halfway between 0.01 and 1 is 0.1.
-# - `KernelWrapper` passes everything on to another kernel. `FrozenKernel` is built on it.
+#     beta before, or None. `stream` has random numbers for `fit`. A kernel without parameters needs no `fit`. A class
+#     of parameters (a named tuple) stands in the module of the kernel, so that checkpoints can hold it.
+# - `transition` must use its parameters and nothing else. With frozen parameters it then leaves the density at `beta`
+#     exactly invariant, and AIS and BDMC are exact. `accept` is the Metropolis rule; its last argument is the log of
+#     the proposal ratio.
+# - `evaluator.particles(positions, with_slopes=...)` evaluates both endpoints once per row, and
+#     `evaluator.log_density(beta, features)` is arithmetic on what was found. `waypoints` and `score` serve kernels
+#     that follow gradients (`src/qpaths/kernels/gradient.py`).
+# - Particles fall into groups of equal size, and each array of the parameters has a leading axis of groups: two in
+#     SMC, where each half is moved by the kernel that was fitted to the other, and one for each beta in parallel
+#     tempering.
+# - `Cost.values(n)` counts n values of each endpoint, and `Cost.gradients(n)` n values with gradient.
+# - `particles.memory` is None, unless `first_memory` returns something, as `HMC(persistence=0.7)` does for the
+#     momenta. It travels with the particle, and `transition` returns it. The kernel must leave the density times the
+#     law of the momentum invariant.
+# - `between` interpolates parameters between the betas of a pilot. Scales should go geometrically
+#     (`qpaths.kernels.factors`). `KernelWrapper` passes everything on to another kernel.
 #
 # ## Test it
 #
-# `qpaths.testing.check_kernel` moves exact draws and checks that they are still exact draws, also next to a hard bound.
-# It compares the host with the compiled program, chunks with the whole, and the evaluations with `cost`. `qpaths.testing.check_algorithm(qp.SMC(200, qp.LinearSchedule(8), Cube(3)))` then runs the kernel against a
-# known evidence. A kernel that always accepts (`qpaths.testing.NoRejection`) fails both.
+# `check_kernel` also compares the host with the compiled program, chunks with the whole, and the evaluations with
+# `cost`. `qpaths.testing.check_algorithm(qp.SMC(200, qp.LinearSchedule(8), Cube(3)))` runs the kernel against a known
+# evidence. A kernel that always accepts (`qpaths.testing.NoRejection`) fails both.
 #
 # Next: [Write an algorithm](own_algorithm.md)

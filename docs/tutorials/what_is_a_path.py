@@ -38,15 +38,14 @@ values = {f"q = {q:g}": qp.QPath(base, target, q=q) for q in (0.0, 0.5, 0.9, 1.0
 plot_paths(values, grid, np.linspace(0, 1, 9))
 
 # %% [markdown]
-# The geometric path carries a single bump through places where neither end has mass. The mixture never goes there: mass
-# vanishes on one side and appears on the other. In between are paths that do some of both. Try it yourself in the
-# [explorer](../explorer/index.html).
+# The geometric path carries a single bump through places where neither end has mass. The mixture never goes there. In
+# between are paths that do some of both. Try it in the [explorer](../explorer/index.html).
 #
 # ## What one step costs
 #
 # Take draws from the base and weight them for the density at `beta`. The effective sample size (ESS) says how many
-# draws are left. For a power mean the weights need only the two log densities at each draw. Changing `beta` or `q`
-# evaluates nothing again.
+# draws are left. The weights need only the two log densities at each draw: changing `beta` or `q` evaluates nothing
+# again.
 
 # %% picture: Effective share of draws against beta for four values of q. The geometric path falls first, the mixture last, and all are near zero at beta = 1.
 draws = jax.vmap(base.sample)(jax.random.split(jax.random.key(0), 2000))
@@ -67,8 +66,8 @@ ax.legend()
 assert effective_share(values["q = 1"], 0.1) < effective_share(values["q = 0"], 0.1)
 
 # %% [markdown]
-# The mixture keeps nearly all draws for a long time. That looks good and is not. No draw from the base has come near
-# the target, so all weights are alike, and the half of the mixture at the target has no draws at all.
+# The mixture keeps nearly all draws for a long time, which looks good and is not: no draw from the base has come near
+# the target, so all weights are alike.
 #
 # ## How long is the path?
 #
@@ -98,10 +97,9 @@ assert length(values["q = 0"]) < length(values["q = 0.9"]) < length(values["q = 
 # %% [markdown]
 # ## A short path is not a good path
 #
-# A real sampler moves its particles by local steps. On the mixture they would have to jump from one end to the other,
-# where nothing lies in between. So the shortest path is the worst one for a sampler. Below, one SMC run per q goes from
-# N(-4, 1) to N(4, 1) in five dimensions, with the same 20 distributions and the same moves. The exact log evidence is
-# 0.
+# A real sampler moves its particles by local steps. On the mixture they would have to jump from one end to the other.
+# So the shortest path is the worst one for a sampler. Below, one SMC run per q goes from N(-4, 1) to N(4, 1) in five
+# dimensions, with the same 20 distributions and the same moves. The exact log evidence is 0.
 
 # %%
 first = qp.MultivariateNormal(-4.0 * jnp.ones(5), jnp.eye(5))
@@ -115,25 +113,10 @@ for q in (0.0, 0.9, 0.99, 1.0):
 assert abs(found[1.0]) < 1.0 < abs(found[0.0])
 
 # %% [markdown]
-# At `q = 0` and 0.9 no particle arrives. The standard errors are huge, as they should be. Values a little below 1 are
-# the useful ones. `1 - q` is usually between 0.0001 and 0.01: the log densities differ by hundreds, so a small power
-# already changes the path.
+# At `q = 0` and 0.9 no particle arrives. Values a little below 1 are the useful ones: `1 - q` is usually between
+# 0.0001 and 0.01, since the log densities differ by hundreds.
 #
-# ## The scale of the target
-#
-# On the geometric path a constant factor in the target changes nothing. On a q-path it shifts the path along beta:
-# multiplying the target by `exp(c)` moves `logit(beta)` by `(1 - q) c`. The densities stay the same, only at other
-# betas.
-
-# %%
-scaled = qp.QPath(base, lambda x: target.log_prob(x) + 50.0, q=0.9)
-beta = jax.nn.sigmoid(jax.scipy.special.logit(0.4) - 0.1 * 50.0)
-shape = scaled.log_density(beta, 1.0) - scaled.log_density(beta, 0.0)
-same = qp.QPath(base, target, q=0.9).log_density(0.4, 1.0) - qp.QPath(base, target, q=0.9).log_density(0.4, 0.0)
-print(f"{float(shape):.4f} {float(same):.4f}")
-assert abs(shape - same) < 1e-3
-
-# %% [markdown]
-# With a linear schedule this shift is most of what q does. With a tuned schedule it does not matter.
+# On a q-path a constant factor in the target shifts the path along beta: [The scale of the
+# target](../paths.md#the-scale-of-the-target).
 #
 # Next: [Choosing q, schedule, kernel and reference](choosing.md)

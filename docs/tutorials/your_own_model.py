@@ -55,10 +55,9 @@ assert agree(result, bridged)
 
 # %% [markdown]
 # Draws may also be ArviZ's `InferenceData` or `DataTree` (PyMC's traces are), a dictionary of arrays, or an array with
-# one row per draw. In place of a model, a function that returns the log of prior times likelihood for one draw will do.
-#
-# Bridge sampling knows only the modes that the sampler visited. `evidence_from_draws` climbs from the prior to look for
-# others and warns where it finds one. `evidence` depends on no sampler at all.
+# one row per draw. In place of a model, a function that returns the log of prior times likelihood will do. Bridge
+# sampling knows only the modes that the sampler visited: `evidence_from_draws` climbs from the prior to look for
+# others, and `evidence` needs no sampler.
 #
 # ## From PyMC
 #
