@@ -161,6 +161,9 @@ class Note(Kind):
         "random-walk moves, because JAX cannot differentiate the {ends} ({reason}); with a gradient the moves would be "
         "Hamiltonian ones, which need far fewer evaluations"
     )
+    DROPPED = (
+        "the constants that `~` drops in Stan are kept: the log density is {constant:+.6g} from Stan's own (`lp__`)"
+    )
     IGNORED = (
         "the likelihood does not depend on {coordinates}: its gradient there is zero at all of {num} draws from the "
         "prior, and so is every tie of the prior to another coordinate; check whether the likelihood uses it"
@@ -222,6 +225,14 @@ class Finding(Kind):
     NOT_NORMALIZED = (
         "the base (prior) does not integrate to 1 but to exp({log_mass:.3f} +- {error:.3f}), judged by draws "
         "from it and from a fitted distribution, and the log evidence is shifted by as much: normalize its log density"
+    )
+    HALF_PRIOR = (
+        "the prior of `{name}` ({what}) does not integrate to 1 but to {mass:.4g}, and the log evidence is shifted by "
+        "{constant:+.4f} in all: if models with other priors are compared, truncate the prior, or subtract this"
+    )
+    IMPROPER_PRIOR = (
+        "the prior of `{name}` is improper, its integral is infinite, and the log evidence has an arbitrary constant: "
+        "give it a prior that integrates to 1"
     )
     FLAT = (
         "the target is the same at all values of {coordinates}, so its integral is infinite and there is no evidence: "

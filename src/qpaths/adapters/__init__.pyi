@@ -6,3 +6,4 @@ from .numpyro import from_numpyro as from_numpyro
 from .prior_transform import from_prior_transform as from_prior_transform
 from .priors import from_prior as from_prior
 from .pymc import from_pymc as from_pymc
+from .stan import from_stan as from_stan

@@ -1,6 +1,8 @@
 """Posterior draws from and for other packages: chains of any sampler as arrays by name, and results for ArviZ."""
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeAlias
 
 import jax
@@ -26,7 +28,8 @@ def read_draws(draws: Foreign, variables: dict[str, tuple[int, ...]] | None) -> 
     """Arrays with the axes (chain, draw) in front, from whatever holds the draws.
 
     Args:
-        draws: InferenceData, DataTree or a dataset of ArviZ, a NumPyro `MCMC`, arrays by name, or one array.
+        draws: InferenceData, DataTree or a dataset of ArviZ, a NumPyro `MCMC`, a fit of CmdStanPy or stanli, CSV files
+            of CmdStan, arrays by name, or one array.
         variables: The names and shapes that a model needs, or None where a plain log density does not say.
 
     Arrays by name have the shape (draws, ...) or, for a model with known shapes, also (chains, draws, ...). A single
@@ -53,6 +56,16 @@ def _from_package(draws: Foreign) -> dict[str, np.ndarray] | None:
     """Draws of ArviZ, PyMC or NumPyro, None where it is something else."""
     if hasattr(draws, "get_samples"):
         return {name: np.asarray(leaf) for name, leaf in draws.get_samples(group_by_chain=True).items()}
+    if hasattr(draws, "variables") and hasattr(draws, "n_chains"):  # stanli
+        return {name: np.asarray(draws.draws(name)) for name in draws.variables}
+    if hasattr(draws, "stan_variables") and hasattr(draws, "chains"):  # CmdStanPy: one chain after the other
+        return {
+            name: np.asarray(leaf).reshape(draws.chains, -1, *np.shape(leaf)[1:])
+            for name, leaf in draws.stan_variables().items()
+        }
+    files = [draws] if isinstance(draws, str | os.PathLike) else draws
+    if isinstance(files, list | tuple) and files and all(str(file).endswith(".csv") for file in files):
+        return _from_csv([Path(file) for file in files])
     data = draws
     if hasattr(draws, "groups") or hasattr(draws, "children"):
         try:
@@ -62,6 +75,34 @@ def _from_package(draws: Foreign) -> dict[str, np.ndarray] | None:
     if not hasattr(data, "data_vars"):
         return None
     return {str(name): data[name].transpose("chain", "draw", ...).values for name in data.data_vars}
+
+
+def _from_csv(files: list[Path]) -> dict[str, np.ndarray]:
+    """Return the draws in CSV files of CmdStan, one for each chain."""
+    chains, names = [], []
+    for file in files:
+        lines = [line for line in file.read_text().splitlines() if line and not line.startswith("#")]
+        names = lines[0].split(",")
+        chains.append(np.array([line.split(",") for line in lines[1:]], float))
+    places = grouped(names)
+    return {name: np.stack([chain[:, index] for chain in chains]) for name, index in places.items()}
+
+
+def grouped(names: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the places of each variable's numbers, in its shape, from names of Stan such as `theta.2.1`."""
+    places: dict[str, dict[tuple[int, ...], int]] = {}
+    for place, name in enumerate(names):
+        parts = name.split(".")
+        index = tuple(int(part) - 1 for part in parts[1:] if part.isdigit())
+        whole = name if len(index) < len(parts) - 1 else parts[0]  # complex numbers and tuples stay single
+        places.setdefault(whole, {})[index if whole == parts[0] else ()] = place
+    found = {}
+    for name, own in places.items():
+        array = np.empty(tuple(np.max(list(own), axis=0) + 1) if next(iter(own)) else (), int)
+        for index, place in own.items():
+            array[index] = place
+        found[name] = array
+    return found
 
 
 def _with_chains(name: str, leaf: Values, variables: dict[str, tuple[int, ...]] | None) -> np.ndarray:

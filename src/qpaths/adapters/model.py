@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core import Point, PRNGKey, PyTree, stack, to_host
 from ..densities import Density
+from ..remarks import Remark
 from ..rows import AtMost, in_pieces
 from .distributions import Values
 
@@ -54,6 +55,7 @@ class Model:
         simulate: `simulate(key, x)` draws data given a point; None where the model cannot.
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
         target: The unnormalized target, where it is evaluated in one piece and not as prior times likelihood.
+        notes: What there is to say of the model before it runs; it becomes part of the verdict.
 
     [Your model, by name](your_model.md) lists what models may contain. To write an adapter of your own, return one of
     these.
@@ -75,6 +77,7 @@ class Model:
     simulate: Callable[[Any, Point], Any] | None = None
     pointwise: Callable[[Point], Named] | None = None
     target: Density | None = None
+    notes: tuple[Remark, ...] = ()
 
     @staticmethod
     def of(parts: "Parts", *, can_simulate: bool) -> "Model":

@@ -167,6 +167,11 @@ def evidence(
     check_not_on_simplex(evaluator, check_stream)
     with spread_over(executor), in_units_of(problem.model), rejecting(rejected):
         seen = probe(evaluator, check_stream)
+        said = () if problem.model is None else problem.model.notes
+        seen = seen._replace(
+            findings=[*seen.findings, *(one for one in said if isinstance(one.kind, Finding))],
+            notes=(*seen.notes, *(one for one in said if isinstance(one.kind, Note))),
+        )
         file.features = by_name(seen.features)
         blind = [note for note in problem.notes if note.kind is Note.NOT_DIFFERENTIABLE]
         _warn([*seen.findings, *seen.notes, *blind])

@@ -208,11 +208,17 @@ def evidence_from_draws(
     with rejecting(rejected):
         result = _bridged(model, chains, layout, target, inner, key)
     named = model if isinstance(model, Model) else None
+    said = [] if named is None else list(named.notes)
     if rejected is not None and rejected.first is not None:
-        note = Note.FAULTS(what=first_fault(rejected, layout, named), num=rejected.num)
-        verdict = result.verdict
-        assert verdict is not None
-        result = dataclasses.replace(result, verdict=dataclasses.replace(verdict, chosen=(*verdict.chosen, note)))
+        said.append(Note.FAULTS(what=first_fault(rejected, layout, named), num=rejected.num))
+    verdict = result.verdict
+    assert verdict is not None
+    notes = [remark for remark in said if isinstance(remark.kind, Note)]
+    findings = [remark for remark in said if not isinstance(remark.kind, Note)]
+    for finding in findings:
+        warnings.warn(f"evidence_from_draws: {finding}.", stacklevel=2)
+    verdict = Verdict(verdict.stopped, (*verdict.chosen, *notes), (*verdict.findings, *findings))
+    result = dataclasses.replace(result, verdict=verdict)
     if named is None:
         return with_names(result, None, None)
     path = path_of(named)
