@@ -255,6 +255,37 @@ class Result(eqx.Module):
         """
         return self.known.update(self, new_data, key)
 
+    def resample(self, num: int, *, key: PRNGKey | None = None) -> Point:
+        """Equally weighted draws, resampled by their weights: a tree as `samples`, with `num` draws.
+
+        Draws with much weight are copied. `draws` moves them as well.
+
+        Args:
+            num: How many.
+            key: For the resampling; always the same one unless given.
+        """
+        from .adapters import resampled
+
+        return resampled(self, num, key)
+
+    def to_dataframe(self) -> Any:
+        """The weighted draws as a table of pandas: a column for each number, and `weight`, which sums to 1."""
+        from .adapters import to_table
+
+        return to_table(self, "pandas")
+
+    def to_getdist(self) -> Any:
+        """The weighted draws as `MCSamples` of GetDist."""
+        from .adapters import to_table
+
+        return to_table(self, "getdist")
+
+    def to_anesthetic(self) -> Any:
+        """The weighted draws as `MCMCSamples` of anesthetic."""
+        from .adapters import to_table
+
+        return to_table(self, "anesthetic")
+
     def to_arviz(self, *, key: PRNGKey | None = None, log_likelihood: Any = None) -> Any:
         """Equally weighted posterior draws for ArviZ: an `InferenceData`, or a `DataTree` from ArviZ 1.0 on.
 
@@ -263,10 +294,12 @@ class Result(eqx.Module):
             log_likelihood: Adds a group with the log likelihood of each observation, for `arviz.loo`: the model of
                 `from_numpyro` or `from_pymc`, or a function of one sample that returns an array, or arrays by name.
 
-        From `qpaths.evidence` each island is a chain, so that `r_hat` compares independent runs. A chain has as many
-        draws as its weighted ones are worth. Other results are one chain. A point that is a dictionary gives variables
-        of those names, any other is called x. Unconstrained points are in the group `unconstrained_posterior`, the log
-        weights before resampling in `sample_stats`. Log evidence, standard error and verdict are attributes.
+        From `qpaths.evidence` there are four chains, each of islands of its own, so that `r_hat` compares independent
+        runs. A chain has as many draws as its weighted ones are worth. Names and labels of axes are those of a PyMC
+        model, unless the result comes from a file. Other results are one chain. A point that is a dictionary gives
+        variables of those names, any other is called x. Unconstrained points are in the group
+        `unconstrained_posterior`, the log weights before resampling in `sample_stats`. Log evidence, standard error and
+        verdict are attributes.
         """
         from .adapters import to_arviz
 

@@ -15,6 +15,7 @@ import qpaths as qp
 from qpaths.adapters import from_prior
 from qpaths.core.cost import Cost
 from qpaths.remarks import Stop, Verdict
+from qpaths.results import Kept
 
 NUM = 1000
 WEIGHTS = np.array([0.0, 0.1, 0.2, 0.7])
@@ -158,3 +159,61 @@ def test_a_run_that_did_not_finish_has_no_posterior():
     partial = eqx.tree_at(lambda r: r.status, _result(GROUP), jnp.asarray(int(qp.Status.UNFINISHED)))
     with pytest.raises(ValueError, match="interrupted before the end"):
         partial.to_arviz()
+
+
+def test_many_islands_become_a_few_long_chains():
+    """A poor island has little weight in its chain, and does not shorten all of them."""
+    rng, num_islands = np.random.default_rng(0), 40
+    log_weights = np.zeros((num_islands, 25))
+    log_weights[3] = -60.0
+    log_weights[3, 0] = 0.0
+    islands = {"log_evidence": jnp.zeros(num_islands), "log_evidence_se": jnp.ones(num_islands)}
+    noise = rng.standard_normal(NUM)
+    result = dataclasses.replace(_result(noise), log_weights=jnp.asarray(log_weights.ravel()), islands=islands)
+    draws = result.to_arviz()["posterior"]["x"].values
+    assert draws.shape[0] == 4
+    assert draws.shape[1] == 226  # nine islands of 25, and one that is worth a single draw
+    assert set(draws.ravel()) <= set(noise)
+    assert not set(draws[0]) & set(draws[1])
+
+
+def test_resampled_draws():
+    result = _result({"a": GROUP, "b": jnp.stack([GROUP, -GROUP], 1)})
+    draws = result.resample(100)
+    assert {name: leaf.shape for name, leaf in draws.items()} == {"a": (100,), "b": (100, 2)}
+    np.testing.assert_array_equal(draws["b"][:, 1], -draws["a"])
+    assert np.abs(np.bincount(draws["a"].astype(int), minlength=4) - 100 * WEIGHTS).max() <= 1
+    assert (result.resample(100, key=jax.random.key(1))["a"] != draws["a"]).any()
+    with pytest.raises(ValueError, match="`num` must be a positive integer, got 0"):
+        result.resample(0)
+
+
+def test_tables_keep_the_weights(monkeypatch):
+    result = _result({"a": GROUP, "b": jnp.stack([GROUP, -GROUP], 1)})
+    table = result.to_dataframe()
+    assert list(table.columns) == ["a", "b[0]", "b[1]", "weight"]
+    assert table["weight"].sum() == pytest.approx(1)
+    assert (table["a"] * table["weight"]).sum() == pytest.approx(np.sum(np.arange(4) * WEIGHTS))
+    assert table.attrs["log_evidence"] == -1.5
+    for package, name in (("getdist", "MCSamples"), ("anesthetic", "MCMCSamples")):
+        monkeypatch.setitem(sys.modules, package, types.SimpleNamespace(**{name: lambda **given: given}))
+        given = getattr(result, f"to_{package}")()
+        rows, weights = given.get("samples", given.get("data")), given["weights"]
+        assert rows.shape == (3 * NUM // 4, 3)
+        assert (weights > 0).all()
+        np.testing.assert_allclose(weights @ rows, [2.6, 2.6, -2.6])
+        assert given.get("names", given.get("columns")) == ["a", "b[0]", "b[1]"]
+    monkeypatch.setitem(sys.modules, "getdist", None)
+    with pytest.raises(ImportError, match="pip install getdist"):
+        result.to_getdist()
+
+
+def test_names_and_labels_of_axes():
+    model = from_prior({"w": qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))}, lambda p: 0.0)
+    model = dataclasses.replace(model, dims={"w": ("school",)}, coords={"school": ["a", "b"]})
+    result = dataclasses.replace(
+        _result({"w": jnp.stack([GROUP] * 2, 1)}), origin=Kept(types.SimpleNamespace(model=model))
+    )
+    posterior = result.to_arviz()["posterior"]
+    assert posterior["w"].dims == ("chain", "draw", "school")
+    assert posterior["w"].sel(school="b").shape == (1, NUM)

@@ -1,5 +1,7 @@
 from .draws import read_draws as read_draws
+from .draws import resampled as resampled
 from .draws import to_arviz as to_arviz
+from .draws import to_table as to_table
 from .for_blackjax import as_blackjax as as_blackjax
 from .model import Model as Model
 from .numpyro import from_numpyro as from_numpyro

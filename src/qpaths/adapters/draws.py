@@ -1,5 +1,6 @@
 """Posterior draws from and for other packages: chains of any sampler as arrays by name, and results for ArviZ."""
 
+import importlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 
-from ..core import Point, PRNGKey, log_ess, named_leaves, stream_of, to_host
+from ..core import HostStream, Point, PRNGKey, log_ess, named_leaves, softmax, stream_of, to_host
 from ..resampling import resample
 from .distributions import Values
 from .model import Model
@@ -20,8 +21,8 @@ Finished: TypeAlias = Any
 Pointwise: TypeAlias = Any
 """The log likelihood of each observation: a model, or a function of a sample."""
 
-_FEWEST = 4
-"""Draws of a chain, the least with which ArviZ computes anything."""
+_FEWEST, _MOST_CHAINS = 4, 4
+"""Draws of a chain, the least with which ArviZ computes anything, and chains of a result."""
 
 
 def read_draws(draws: Foreign, variables: dict[str, tuple[int, ...]] | None) -> Point:
@@ -153,11 +154,13 @@ def _check(found: Point) -> None:
 
 
 def to_arviz(result: Finished, log_likelihood: Pointwise | None, key: PRNGKey | None) -> Foreign:
-    """The draws of a result, one chain for each island."""
+    """Return the draws of a result as a few chains, each of which pools islands of its own."""
     arviz = _import_arviz()
     log_weights = np.asarray(to_host(result.log_weights), float)
-    num_chains = 1 if result.islands is None else len(result.islands["log_evidence"])
-    indices = _drawn(log_weights.reshape(num_chains, -1), result.islands is not None, key)
+    num_islands = 1 if result.islands is None else len(result.islands["log_evidence"])
+    islands = np.arange(log_weights.size).reshape(num_islands, -1)
+    chains_of = [islands[i::_MOST_CHAINS].ravel() for i in range(min(_MOST_CHAINS, num_islands))]
+    indices = _drawn(log_weights, chains_of, result.islands is not None, key)
 
     def chains(leaf: Values) -> np.ndarray:
         return np.asarray(leaf)[indices]
@@ -172,7 +175,16 @@ def to_arviz(result: Finished, log_likelihood: Pointwise | None, key: PRNGKey | 
         }
     if log_likelihood is not None:
         groups["log_likelihood"] = _log_likelihoods(result, log_likelihood, indices)
-    data = _from_dict(arviz, groups)
+    model = getattr(result.origin.value, "model", None)
+    axes = (
+        {}
+        if model is None or not model.dims
+        else {
+            "dims": {name: list(own) for name, own in model.dims.items()},
+            "coords": dict(model.coords),
+        }
+    )
+    data = _from_dict(arviz, groups, axes)
     attributes = _attributes(result)
     data.attrs.update(attributes)
     data["posterior"].attrs.update(attributes)
@@ -193,26 +205,63 @@ def _attributes(result: Finished) -> dict[str, Any]:
     return attributes
 
 
-def _drawn(log_weights: np.ndarray, by_worth: bool, key: PRNGKey | None) -> np.ndarray:
-    """Indices of the draws of each chain, resampled by weight and shuffled: the order means nothing.
+def _drawn(log_weights: np.ndarray, chains: list[np.ndarray], by_worth: bool, key: PRNGKey | None) -> np.ndarray:
+    """Return indices of the draws of each chain, resampled by weight from those that belong to it.
 
-    `by_worth` makes chains as long as the weighted draws of an island are worth (their effective sample size, the
-    smallest of all islands): more would be copies, which ArviZ counts as separate draws.
+    `by_worth` makes chains as long as their weighted draws are worth (the effective sample size, the smallest of all
+    chains): more would be copies, which ArviZ counts as separate draws.
     """
-    num_chains, num = log_weights.shape
-    if by_worth:
-        worth = float(np.min(np.exp(log_ess(log_weights))))
-        length = int(np.clip(worth, _FEWEST, num))
-    else:
-        length = num
-    streams = stream_of(jax.random.key(0) if key is None else key, host=True).split(2 * num_chains)
-    rows = []
-    for chain, own in enumerate(log_weights):
-        order, draw = streams[2 * chain : 2 * chain + 2]
-        drawn = resample("systematic", draw, own, length)
-        # Systematic resampling puts copies next to each other, which ArviZ would read as a chain that hardly moves.
-        rows.append(chain * num + order.generator.permutation(drawn))
-    return np.array(rows)
+    num = min(map(len, chains))
+    worth = min(float(np.exp(log_ess(log_weights[own]))) for own in chains) if by_worth else num
+    streams = stream_of(jax.random.key(0) if key is None else key, host=True).split(2 * len(chains))
+    length = int(np.clip(worth, min(_FEWEST, num), num))
+    return np.array(
+        [own[_equal(log_weights[own], length, *streams[2 * i : 2 * i + 2])] for i, own in enumerate(chains)]
+    )
+
+
+def _equal(log_weights: np.ndarray, num: int, order: HostStream, draw: HostStream) -> np.ndarray:
+    """Return indices of equally weighted draws. They are shuffled: systematic resampling puts copies side by side."""
+    return order.generator.permutation(resample("systematic", draw, log_weights, num))
+
+
+def resampled(result: Finished, num: int, key: PRNGKey | None) -> Point:
+    """Return equally weighted draws of a result."""
+    if isinstance(num, bool) or not isinstance(num, int | np.integer) or num < 1:
+        raise ValueError(f"`num` must be a positive integer, got {num!r}.")
+    log_weights = np.asarray(to_host(result.log_weights), float)
+    streams = stream_of(jax.random.key(0) if key is None else key, host=True).split(2)
+    return _take(result.samples, _equal(log_weights, int(num), *streams))
+
+
+def columns_of(result: Finished) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """Return one column for each number of the draws, by names such as `theta[2]`, and weights that sum to 1."""
+    columns = {}
+    for name, leaf in named_leaves(result.samples).items():
+        array = np.asarray(leaf)
+        for index in np.ndindex(*array.shape[1:]):
+            columns[name + "".join(f"[{i}]" for i in index)] = array[(slice(None), *index)]
+    log_weights = np.asarray(to_host(result.log_weights), float)
+    return columns, np.asarray(softmax(log_weights))
+
+
+def to_table(result: Finished, package: str) -> Foreign:
+    """Return the weighted draws of a result for pandas, GetDist or anesthetic."""
+    try:
+        module = importlib.import_module(package)
+    except ImportError as error:
+        raise ImportError(f"this needs {package}: pip install {package}.") from error
+    columns, weights = columns_of(result)
+    if package == "pandas":
+        table = module.DataFrame(columns | {"weight": weights})
+        table.attrs.update(_attributes(result))
+        return table
+    # Draws without weight say nothing, and some packages take logarithms of the weights.
+    kept = weights > 0
+    rows, names = np.stack([column[kept] for column in columns.values()], axis=1), list(columns)
+    if package == "getdist":
+        return module.MCSamples(samples=rows, weights=weights[kept], names=names, labels=names)
+    return module.MCMCSamples(data=rows, weights=weights[kept], columns=names)
 
 
 def _log_likelihoods(result: Finished, log_likelihood: Pointwise, indices: np.ndarray) -> dict[str, np.ndarray]:
@@ -237,12 +286,12 @@ def _take(tree: Point, rows: np.ndarray) -> Point:
     return jax.tree.map(lambda leaf: np.asarray(leaf)[rows], tree)
 
 
-def _from_dict(arviz: Foreign, groups: dict[str, Any]) -> Foreign:
+def _from_dict(arviz: Foreign, groups: dict[str, Any], axes: dict[str, Any]) -> Foreign:
     """The groups as ArviZ keeps them; version 0 knows only some names, and takes others in a second call."""
     if int(arviz.__version__.split(".")[0]) > 0:
-        return arviz.from_dict(groups)
+        return arviz.from_dict(groups, **axes)
     extra = groups.pop("unconstrained_posterior", None)
-    data = arviz.from_dict(**groups)
+    data = arviz.from_dict(**groups, **axes)
     if extra is not None:
         data.add_groups({"unconstrained_posterior": arviz.dict_to_dataset(extra)}, warn_on_custom_groups=False)
     return data

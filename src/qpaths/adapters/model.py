@@ -1,7 +1,7 @@
 """A model with named variables: what the adapters make of a prior or a whole model, and what `evidence` takes."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -56,6 +56,8 @@ class Model:
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
         target: The unnormalized target, where it is evaluated in one piece and not as prior times likelihood.
         notes: What there is to say of the model before it runs; it becomes part of the verdict.
+        dims: The names of the axes of variables, for ArviZ.
+        coords: The labels along these axes.
 
     [Your model, by name](your_model.md) lists what models may contain. To write an adapter of your own, return one of
     these.
@@ -78,6 +80,8 @@ class Model:
     pointwise: Callable[[Point], Named] | None = None
     target: Density | None = None
     notes: tuple[Remark, ...] = ()
+    dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    coords: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def of(parts: "Parts", *, can_simulate: bool) -> "Model":

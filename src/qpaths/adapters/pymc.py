@@ -1,5 +1,6 @@
 """A PyMC model as prior, likelihood and named variables, through its JAX backend."""
 
+import dataclasses
 import os
 from collections.abc import Callable, Iterable
 from types import ModuleType
@@ -55,7 +56,10 @@ def from_pymc(model: Any = None) -> Model:
         -0.964
     """
     own = _Graphs(_import_pymc(), model)
-    return Model.of(own, can_simulate=not own.model.potentials)
+    made = Model.of(own, can_simulate=not own.model.potentials)
+    dims = {name: tuple(map(str, axes)) for name, axes in own.model.named_vars_to_dims.items() if None not in axes}
+    coords = {name: list(labels) for name, labels in own.model.coords.items() if labels is not None}
+    return dataclasses.replace(made, dims=dims, coords=coords)
 
 
 def _import_pymc() -> ModuleType:
