@@ -17,6 +17,8 @@ from . import stats as stats
 from . import testing as testing
 from .after import compare_many as compare_many
 from .after import evidence_many as evidence_many
+from .after import loo as loo
+from .after.sensitivity import sensitivity as sensitivity
 from .algorithms import AIS as AIS
 from .algorithms import BDMC as BDMC
 from .algorithms import SMC as SMC

@@ -341,6 +341,10 @@ class Finding(Kind):
         "for data set {number} `evidence` gives another answer than weighted draws, by {apart:.2g} nats, and so it may "
         "for others: the posteriors may have modes that ascents miss; call `evidence` for each data set"
     )
+    NOT_COVERED = (
+        "the draws hardly cover the posterior with the new prior (worth {ess:.0f}, Pareto index {tail_index:.2f}): "
+        "give `reweight(prior=..., key=...)`, which carries them there"
+    )
     HEAVY_WEIGHTS = (
         "the weights have a heavy tail (Pareto index {tail_index:.2f}): the base has lighter tails than the target, "
         "and mass far out is missing; give a wider base, or reparameterize the model"
@@ -381,6 +385,11 @@ class AfterNote(Kind):
         "carried from the draws without the new data, in {num_steps} steps; the log predictive density of the new data "
         "is {predictive:.4f} +- {predictive_se:.4f}"
     )
+    REWEIGHTED = (
+        "draws of one prior, taken to another; by weights alone they are worth {ess:.0f} of {total} (Pareto index "
+        "{tail_index:.2f})"
+    )
+    BATCHES = "{num} blocks of data, one after the other; draws were carried {num_moves} times"
     WEIGHED = "{num} weighted draws of a fitted reference, worth {ess:.0%} of as many (Pareto index {tail_index:.2f})"
     NOT_REACHED = "the call ended before this data set"
 

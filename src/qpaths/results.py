@@ -242,6 +242,19 @@ class Result(eqx.Module):
         """
         return self.known.draws(self, num, key)
 
+    def reweight(self, *, prior: Any, key: PRNGKey | None = None) -> "Result":
+        """The result with another prior, from the same draws.
+
+        Args:
+            prior: Distributions by name, for the same variables.
+            key: Where weights do not reach, the draws are carried to the new posterior along a path. Without a key the
+                verdict says so instead.
+
+        Returns:
+            A result with the new prior in its model. [After the evidence](after.md#other-priors) has an example.
+        """
+        return self.known.reweight(self, prior, key)
+
     def update(self, new_data: Any, *, key: PRNGKey) -> "Result":
         """The result with new data in the model, from the draws without them.
 

@@ -44,3 +44,34 @@ def test_a_model_without_data_cannot_be_updated(key):
     result = qp.evidence(base, lambda x: -(x**2), budget=20_000, key=key)
     with pytest.raises(TypeError, match="likelihood that takes data"):
         result.update(np.ones(3), key=key)
+
+
+def test_blocks_of_data_have_the_evidence_after_each(key):
+    keys = jax.random.split(key, 2)
+    y = data(keys[0], 24).reshape(12, 2)
+    model = normal_model(None)
+    result = qp.evidence(**model | {"batches": list(y)}, budget=30_000, key=keys[1])
+    model.pop("data")
+    exact = np.array([log_evidence(y[: k + 1].ravel()) for k in range(12)])
+    z = (result.stats["log_evidence"] - exact) / result.stats["log_evidence_se"]
+    assert abs(z).max() < 5
+    assert (result.stats["log_evidence_se"] < 0.2).all()
+    predictive = (result.stats["log_predictive"] - np.diff(exact, prepend=0.0)) / result.stats["log_predictive_se"]
+    assert abs(predictive).max() < 5
+    assert float(result.log_evidence) == result.stats["log_evidence"][-1]
+    assert result.betas.shape == (13,)
+    # The order of the blocks matters for all but the last number: the sum of another order must not pass.
+    assert abs(exact[::-1] - exact)[0] > 1
+
+
+def test_blocks_must_have_one_shape_and_replace_the_data(key):
+    model = normal_model(np.ones(2))
+    with pytest.raises(ValueError, match="in place of `data`"):
+        qp.evidence(**model, batches=[np.ones(2)], key=key)
+    with pytest.raises(ValueError, match="at least one"):
+        qp.evidence(**model | {"data": None}, batches=[], key=key)
+    result = weighted(model, key)
+    from qpaths.after import by_blocks
+
+    with pytest.raises(ValueError, match="must have one shape"):
+        by_blocks(result.known, result, [np.zeros(2), np.zeros(3)], key)

@@ -6,6 +6,7 @@ from .for_blackjax import as_blackjax as as_blackjax
 from .model import Model as Model
 from .numpyro import from_numpyro as from_numpyro
 from .prior_transform import from_prior_transform as from_prior_transform
+from .priors import Prior as Prior
 from .priors import from_prior as from_prior
 from .pymc import from_pymc as from_pymc
 from .stan import from_stan as from_stan

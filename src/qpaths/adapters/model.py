@@ -54,6 +54,7 @@ class Model:
         variables: The names and shapes of the variables that `unconstrain` needs.
         simulate: `simulate(key, x)` draws data given a point; None where the model cannot.
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
+        parts: The distributions of the prior by name; None where it has none.
         target: The unnormalized target, where it is evaluated in one piece and not as prior times likelihood.
         notes: What there is to say of the model before it runs; it becomes part of the verdict.
         dims: The names of the axes of variables, for ArviZ.
@@ -78,6 +79,7 @@ class Model:
     variables: dict[str, tuple[int, ...]]
     simulate: Callable[[Any, Point], Any] | None = None
     pointwise: Callable[[Point], Named] | None = None
+    parts: dict[str, Any] | None = None
     target: Density | None = None
     notes: tuple[Remark, ...] = ()
     dims: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)

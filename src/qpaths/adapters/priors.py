@@ -56,6 +56,7 @@ def from_prior(prior: Mapping[str, Any], log_likelihood: Callable[..., Any], dat
         constrain=own.constrain,
         unconstrain=own.unconstrain,
         variables=own.variables,
+        parts=own.parts,
     )
 
 
@@ -182,6 +183,18 @@ class Prior:
                 values = part if isinstance(part, jax.Array) else np.asarray(part)
                 total = total + values.sum(axis=tuple(range(int(self.batched), values.ndim)))  # rows stay
             return x
+
+        self._walk(None, add)
+        return total
+
+    def log_prob_of(self, named: Named) -> Any:
+        """The log density of the variables in their own units, without the Jacobians of unconstrained coordinates."""
+        total: Any = 0.0
+
+        def add(variable: Variable, name: str, own: Any) -> Any:
+            nonlocal total
+            total = total + jnp.sum(variable.log_prob(named[name]))
+            return named[name]
 
         self._walk(None, add)
         return total

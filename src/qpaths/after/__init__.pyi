@@ -2,9 +2,14 @@ from .carry import Ensemble as Ensemble
 from .given import Given as Given
 from .given import digests as digests
 from .given import named_by as named_by
+from .leave_out import LeaveOneOut as LeaveOneOut
+from .leave_out import loo as loo
 from .many import ManyComparison as ManyComparison
 from .many import ManyResults as ManyResults
 from .many import compare_many as compare_many
 from .many import evidence_many as evidence_many
 from .origin import Origin as Origin
 from .polish import EqualDraws as EqualDraws
+from .sensitivity import Sensitivity as Sensitivity
+from .sensitivity import sensitivity as sensitivity
+from .update import by_blocks as by_blocks

@@ -88,6 +88,7 @@ class Ensemble(NamedTuple):
         return float(jackknife_se(lambda values: logsumexp(values[0]), self.log_evidences[None]))
 
     @property
+    @quiet()
     def shape(self) -> float:
         """Return the Pareto index of the weights within islands, all together."""
         return pareto_shape((self.log_weights - self.log_evidences[:, None]).ravel())
@@ -132,7 +133,12 @@ class Carried(NamedTuple):
 
 def log_ratio(before: Ensemble, after: Ensemble) -> tuple[float, float]:
     """Return the log of the ratio of two evidences, from the same islands, with its standard error."""
-    pairs = np.stack([after.log_evidences, before.log_evidences])
+    return change(before.log_evidences, after.log_evidences)
+
+
+def change(before: Any, after: Any) -> tuple[float, float]:
+    """Return the log of the ratio of the mean evidences of the same islands at two places, with its standard error."""
+    pairs = np.stack([after, before])
 
     def ratio(pairs: Any) -> Any:
         return logsumexp(pairs[0]) - logsumexp(pairs[1])

@@ -6,6 +6,7 @@ from ..core import PRNGKey
 from ..results import Result
 from .given import Given
 from .polish import EqualDraws, equal_draws
+from .sensitivity import reweighted
 from .update import updated
 
 
@@ -15,6 +16,10 @@ class Origin(Given):
     def draws(self, result: Result, num: int, key: PRNGKey) -> EqualDraws:
         """Return equally weighted draws."""
         return equal_draws(self, result, num, key)
+
+    def reweight(self, result: Result, prior: Any, key: PRNGKey | None) -> Result:
+        """Return the result with another prior."""
+        return reweighted(self, result, prior, key)
 
     def update(self, result: Result, new_data: Any, key: PRNGKey) -> Result:
         """Return the result with new data in the model."""

@@ -1,17 +1,22 @@
 """More data: from the draws of a posterior to those of the posterior with another block of data."""
 
+import dataclasses
+import itertools
 import warnings
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ..core import PRNGKey, QpathsTypeError, log_mean_exp, takes_two
+from ..densities import as_pytree
 from ..remarks import AfterNote, Remark, Verdict
 from ..results import Kept, Result, Status
 from ..rows import stream_for
-from .carry import Carried, Ensemble, carry, log_ratio
+from .carry import Carried, Ensemble, carry, change, log_ratio
 from .given import Given, digests
+from .stations import Stations, Visit, check_jax, walk
 
 
 def updated(given: Given, result: Result, new_data: Any, key: PRNGKey) -> Result:
@@ -28,8 +33,59 @@ def updated(given: Given, result: Result, new_data: Any, key: PRNGKey) -> Result
     return arrived(new, result, carried, note, (difference, error), known)
 
 
+def by_blocks(given: Given, result: Result, blocks: list[Any], key: PRNGKey) -> Result:
+    """Return the result with further blocks of data, and the log evidence after each (data annealing).
+
+    The log likelihoods of all blocks at a draw are known at once, so that blocks are added by weights alone until these
+    are uneven. Then the draws are moved.
+    """
+    check_jax(given, "evidence(..., batches=...)")
+    for block in blocks:
+        check_new(given, result, block)
+    shapes = [jax.tree.map(np.shape, block) for block in blocks]
+    if other := next((shape for shape in shapes if shape != shapes[0]), None):
+        raise ValueError(f"`batches` after the first must have one shape, got {shapes[0]} and {other}: pad them.")
+    first, on = stream_for(key, given.path, pilots=True).split(2)
+    start, num = Ensemble.of(given, result, first), len(blocks)
+    constant = as_pytree(given.likelihood), jax.tree.map(lambda *leaves: np.stack(leaves), *blocks)
+    stations = Stations(given, _of_blocks, np.tril(np.ones((num, num))), constant)
+    visits: list[Visit] = []
+    last, num_moves, cost = walk(stations, start, range(num), on, lambda _, visit: visits.append(visit))
+    there = [start.log_evidences, *(visit.ensemble.log_evidences for visit in visits)]
+    totals = np.array([change(there[0], at) for at in there[1:]])
+    steps = np.array([change(*pair) for pair in itertools.pairwise(there)])
+    carried = Carried(visits[-1].ensemble, cost, num_moves, 1.0 if last is None else last.acceptance)
+    note = AfterNote.BATCHES(num=num + 1, num_moves=num_moves)
+    known = tuple(sorted({*result.data, *(d for block in blocks for d in digests(block))}))
+    new = arrived(given.moved_to(stations.density(num - 1)), result, carried, note, tuple(totals[-1]), known)
+    unknown = np.full(num + 1, np.nan)
+    value, error = float(result.log_evidence), float(result.log_evidence_se)
+    blockwise: Any = {
+        "beta": np.arange(1, num + 2) / (num + 1),
+        "ess": np.array([result.ess, *(visit.ensemble.effective for visit in visits)], float),
+        "acceptance": unknown,
+        "step_size": unknown,
+        "log_evidence": np.array([value, *(value + totals[:, 0])]),
+        "log_evidence_se": np.array([error, *np.hypot(error, totals[:, 1])]),
+        "log_predictive": np.array([value, *steps[:, 0]]),
+        "log_predictive_se": np.array([error, *steps[:, 1]]),
+    }
+    return dataclasses.replace(new, stats=blockwise, betas=np.append(0.0, blockwise["beta"]))
+
+
+def _of_blocks(x: Any, mask: Any, constant: Any) -> Any:
+    likelihood, blocks = constant
+    return jnp.sum(jnp.where(mask > 0, jax.vmap(lambda block: likelihood(x, block))(blocks), 0.0))
+
+
 def arrived(
-    given: Given, result: Result, carried: Carried, note: Remark, change: tuple[float, float], data: tuple[str, ...]
+    given: Given,
+    result: Result,
+    carried: Carried,
+    note: Remark,
+    change: tuple[float, float],
+    data: tuple[str, ...],
+    found: tuple[Remark, ...] = (),
 ) -> Result:
     """Return the result of draws that have been carried from those of another one.
 
@@ -39,7 +95,7 @@ def arrived(
     value = float(result.log_evidence) + difference
     # The two errors have draws in common, and may add up or cancel; islands that spread more than that tell of it.
     total = max(float(np.hypot(float(result.log_evidence_se), error)), ensemble.error)
-    found = tuple(carried.findings(total))
+    found = found or tuple(carried.findings(total))
     old = () if result.verdict is None else result.verdict.findings
     for finding in found:
         warnings.warn(f"{result.algorithm}: {finding}.", stacklevel=4)

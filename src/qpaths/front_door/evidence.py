@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ..adapters import Model
+from ..after import by_blocks
 from ..algorithms import BDMC
 from ..core import Cost, LogDensity, LogLikelihood, Point, PRNGKey, PyTree, Sampler, Show, Simulator, Stream, display
 from ..densities import Backend, DensityLike, is_numpy
@@ -63,6 +64,7 @@ def evidence(
     sample_prior: Sampler | None = None,
     prior: Mapping[str, Any] | None = None,
     data: PyTree | None = None,
+    batches: Sequence[PyTree] | None = None,
     prior_transform: Any = None,
     num_parameters: int | None = None,
     names: Sequence[str] | None = None,
@@ -104,6 +106,9 @@ def evidence(
         sample_prior: `sample_prior(key)` draws one point from the prior.
         prior: A distribution for each variable, of NumPyro, SciPy or `qpaths`.
         data: What was observed. Other data of the same shape compile nothing.
+        batches: Blocks of data in place of `data`, which are added one after the other. `stats["log_evidence"]` of the
+            result then has the log evidence after each, and `stats["log_predictive"]` that of each block given those
+            before. The limits hold for the first one.
         prior_transform: Maps a point of the unit cube to the parameters, for a likelihood of these; see
             `qpaths.adapters.from_prior_transform`.
         num_parameters: The dimension of the cube.
@@ -151,6 +156,7 @@ def evidence(
         >>> str(result.verdict.level)
         'sound'
     """
+    data, later = _first_of(data, batches)
     ledger = Ledger(Limits.of(budget, seconds, standard_error))
     ends = {"base": base, "target": target, "log_prior": log_prior, "sample_prior": sample_prior, "path": path}
     given = ends | {"prior": prior, "log_likelihood": log_likelihood, "data": data}
@@ -203,7 +209,18 @@ def evidence(
     result, found = _judged(state, stopped, checked, Verdict(stopped, notes, tuple(seen.findings)), of_faults, ledger)
     _warn(found)
     named = with_names(result, problem.model, problem.data)
-    return dataclasses.replace(named, origin=problem.kept(state.recipe))
+    kept = problem.kept(state.recipe)
+    named = dataclasses.replace(named, origin=kept)
+    return by_blocks(kept.value, named, later, key) if later else named
+
+
+def _first_of(data: Any, batches: Sequence[Any] | None) -> tuple[Any, list[Any]]:
+    """Return the data of the run, and the blocks that come after it."""
+    if batches is None:
+        return data, []
+    if data is not None or isinstance(batches, str) or len(batches) == 0:
+        raise ValueError("`batches` must be a list of blocks of data, at least one, and in place of `data`.")
+    return batches[0], list(batches[1:])
 
 
 def _judged(

@@ -9,3 +9,4 @@ from .result_plots import plot_compare as plot_compare
 from .result_plots import plot_islands as plot_islands
 from .result_plots import plot_posterior as plot_posterior
 from .result_plots import plot_run as plot_run
+from .result_plots import plot_sensitivity as plot_sensitivity

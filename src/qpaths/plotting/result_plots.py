@@ -374,6 +374,47 @@ def _finished(axes: np.ndarray, result: Result, given: Any, more: str = "") -> n
     return axes
 
 
+def plot_sensitivity(curve: Any, *, ax: Any = None) -> np.ndarray:
+    """Draw the log evidence and the posterior means over a hyperparameter, with bands of two standard errors.
+
+    Args:
+        curve: A result of `qpaths.sensitivity`.
+        ax: Two axes; a new figure by default.
+
+    Returns:
+        The two axes. Crosses mark values at which the numbers are doubtful.
+
+    Examples:
+        >>> import jax, qpaths as qp
+        >>> model = {"prior": {"mu": qp.Normal(0.0, 1.0)}, "log_likelihood": lambda p: -0.5 * p["mu"] ** 2}
+        >>> result = qp.evidence(**model, budget=20_000, key=jax.random.key(0))
+        >>> curve = qp.sensitivity(result, {"mu": [0.5, 1.0, 2.0]}, key=jax.random.key(1))
+        >>> [axis.get_ylabel() for axis in plot_sensitivity(curve)]
+        ['log evidence', 'posterior mean']
+    """
+    axes = _axes(ax, 2, 1, (6.4, 6.4), sharex=True).ravel()
+    is_number = isinstance(curve.values, np.ndarray)
+    x = curve.values if is_number else np.arange(len(curve.values))
+    order = np.argsort(x)
+    columns = list(curve.mean)[:_MOST_PAIRS]
+    lines = [(axes[0], None, curve.log_evidence, curve.log_evidence_se)]
+    lines += [(axes[1], name, curve.mean[name], curve.mean_se[name]) for name in columns]
+    for axis, label, value, error in lines:
+        low, high = (value - 2 * error)[order], (value + 2 * error)[order]
+        (line,) = axis.plot(x[order], value[order], marker=".", label=label)
+        axis.fill_between(x[order], low, high, color=line.get_color(), alpha=0.25, linewidth=0)
+    bad = curve.doubtful
+    axes[0].plot(x[bad], curve.log_evidence[bad], "x", color=_SECOND, markersize=9)
+    axes[0].set_ylabel("log evidence")
+    axes[1].set(xlabel=curve.name, ylabel="posterior mean")
+    axes[1].legend(fontsize="small", frameon=False)
+    if is_number and (x > 0).all() and x.max() > 20 * x.min():
+        axes[1].set_xscale("log")
+    elif not is_number:
+        axes[1].set_xticks(x, [str(i) for i in x])
+    return axes
+
+
 def _axes(ax: Any, rows: int, columns: int, size: tuple[float, float], **options: Any) -> np.ndarray:
     """Return the given axes as an array of the wanted shape, or those of a new figure."""
     if ax is None:
