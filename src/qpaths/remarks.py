@@ -7,6 +7,7 @@ kinds.
 
 import dataclasses
 import enum
+import math
 import string
 from typing import Any
 
@@ -87,6 +88,11 @@ class Confirmation(enum.StrEnum):
     TOO_FAR = "the base is too far away for a run from it to confirm the mass"
 
 
+_BEYOND = dict.fromkeys(("error", "spread", "apart", "lag"), (1e3, "more than a thousand"))
+_BEYOND["needed"] = (1e10, "more than ten billion")
+"""Numbers in sentences beyond which there are words, and the words."""
+
+
 class Sentence:
     """A sentence with numbers in braces, and parts that are only said if all of their numbers are known.
 
@@ -98,9 +104,23 @@ class Sentence:
         self.parts = parts
 
     def filled(self, values: dict[str, Any]) -> str:
-        """Return the sentence with these numbers."""
+        """Return the sentence with these numbers, and words for errors and costs beyond all measure."""
+        values = {name: _in_words(name, value) for name, value in values.items()}
         said = {name: part.format(**values) if _is_known(part, values) else "" for name, part in self.parts.items()}
         return self.text.format(**values, **said)
+
+
+class _Words(str):
+    """Words in place of a number: they are the same in every format."""
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+def _in_words(name: str, value: Any) -> Any:
+    """Return words for an error of nats, or a number of evaluations, that is beyond all measure."""
+    limit, words = _BEYOND.get(name, (math.inf, ""))
+    return _Words(words) if isinstance(value, int | float) and limit < abs(value) < math.inf else value
 
 
 def _is_known(part: str, values: dict[str, Any]) -> bool:
@@ -164,6 +184,7 @@ class Note(Kind):
     DROPPED = (
         "the constants that `~` drops in Stan are kept: the log density is {constant:+.6g} from Stan's own (`lp__`)"
     )
+    MINOR = "too little to matter, and counted in the standard error: {what}"
     IGNORED = (
         "the likelihood does not depend on {coordinates}: its gradient there is zero at all of {num} draws from the "
         "prior, and so is every tie of the prior to another coordinate; check whether the likelihood uses it"
@@ -519,7 +540,13 @@ class Verdict:
         return max((f.kind.level for f in self.findings), key=list(Level).index, default=Level.SOUND)  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        lines = [f"{self.stopped}.", *(f"chosen: {remark}." for remark in self.chosen)]
+        first, *rest = self.short.splitlines()
+        return "\n".join([first, *(f"chosen: {remark}." for remark in self.chosen), *rest])
+
+    @property
+    def short(self) -> str:
+        """Why the call ended, what looks unreliable, and the level: the text without what was chosen and why."""
+        lines = [f"{self.stopped}."]
         lines += [f"beware: {finding}." for finding in self.findings]
         if not self.findings:
             moved = all(remark.kind is not Note.WEIGHTS for remark in self.chosen)

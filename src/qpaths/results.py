@@ -1,6 +1,7 @@
 """The result of a run: the only door out of an algorithm."""
 
 import dataclasses
+import html
 import os
 import warnings
 from typing import Any, Required, TypedDict
@@ -11,7 +12,21 @@ import numpy as np
 from jaxtyping import Float
 
 from . import remarks
-from .core import AnyArray, Cost, Count, Features, Point, PRNGKey, ResultArray, log_ess, namespace
+from .core import (
+    AnyArray,
+    Cost,
+    Count,
+    Features,
+    Point,
+    PRNGKey,
+    ResultArray,
+    in_order,
+    is_traced,
+    log_ess,
+    named_leaves,
+    namespace,
+    softmax,
+)
 from .core import CollapsedError as CollapsedError
 from .core import Status as Status
 from .io import Codec, read, to_jax, write
@@ -21,6 +36,8 @@ from .resampling import thinned
 MOST_DRAWS = 16_000
 """Weighted draws that a file holds unless more are wanted."""
 _FEWEST_OF_ISLAND = 4
+_NUM_SHOWN, _NO_ANSWER = 6, 100.0
+"""Numbers whose intervals a summary shows, and nats of standard error beyond which there is no answer."""
 
 
 class Stats(TypedDict, total=False):
@@ -159,18 +176,34 @@ class Result(eqx.Module):
         """Effective sample size of the final weights, `(sum w)^2 / sum w^2`; equal weights give the number of draws."""
         return namespace(self.log_weights).exp(log_ess(self.log_weights))
 
+    def __repr__(self) -> str:
+        if is_traced(self):
+            return f"<{self.algorithm}: a result inside a compiled program>"
+        level = "" if self._judged is None else f", {self._judged.level}"
+        return f"<{self.algorithm}: {self._answer}{level}; {self.log_weights.shape[0]} samples>"
+
+    def _repr_html_(self) -> str:
+        return f"<pre>{html.escape(self.summary())}</pre>"
+
+    @property
+    def _answer(self) -> str:
+        value, error = float(self.log_evidence), float(self.log_evidence_se)
+        if _NO_ANSWER < error < np.inf:
+            return f"log evidence unknown: about {value:.4g}, with an error of more than {_NO_ANSWER:g} nats"
+        return f"log evidence {value:.4f} +- {error:.4f} (standard error)"
+
     def summary(self) -> str:
         """A few lines for a person: the log evidence, how the run went, what it cost, and the verdict.
 
-        Read ESS and acceptance as median (from smallest to largest) over the steps.
+        Read ESS and acceptance as median (from smallest to largest) over the steps, and intervals as those with 90 %
+        of the posterior. Why parts of the run were chosen is in `str(result.verdict)`.
         """
         status = Status(int(self.status))
         verdict, (num, ess) = self._judged, self.drawn or (self.log_weights.shape[0], float(self.ess))
         counts, acceptance = self.num_evaluations, self.stats["acceptance"]
         moves = f"acceptance {_range(acceptance, '{:.0%}')}" if np.isfinite(acceptance).any() else "no moves"
         lines = [
-            f"{self.algorithm}: log evidence {float(self.log_evidence):.4f} +- {float(self.log_evidence_se):.4f} "
-            f"(standard error)",
+            f"{self.algorithm}: {self._answer}",
             f"  {status.message}; {num} samples, effective {ess:.0f}",
             f"  {len(self.betas)} distributions, {moves}, ESS per step {_range(self.stats['ess'] / num, '{:.0%}')}",
         ]
@@ -183,9 +216,23 @@ class Result(eqx.Module):
         lines.append(
             f"  evaluations of the target: {counts.target:,} values and {counts.target_gradient:,} with gradient"
         )
+        lines += [f"  {line}" for line in self._intervals]
         if verdict is not None:
-            lines += [f"  {line}" for line in str(verdict).splitlines()]
+            lines += [f"  {line}" for line in verdict.short.splitlines()]
         return "\n".join(lines)
+
+    @property
+    def _intervals(self) -> list[str]:
+        """The first variables with their medians and central intervals, as a file has them."""
+        kept = self._thinned(MOST_DRAWS)
+        if int(self.status) != Status.OK or not np.isfinite(np.max(np.asarray(kept.log_weights, float))):
+            return []
+        weights, columns = np.asarray(softmax(np.asarray(kept.log_weights, float))), number_columns(kept.samples)
+        lines = []
+        for name, values in list(columns.items())[:_NUM_SHOWN]:
+            low, middle, high = weighted_quantiles(values, weights, (0.05, 0.5, 0.95))
+            lines.append(f"{name}: {middle:.3g} (90% of the posterior from {low:.3g} to {high:.3g})")
+        return lines + ([f"and {len(columns) - _NUM_SHOWN} more numbers"] if len(columns) > _NUM_SHOWN else [])
 
     def save(self, path: str | os.PathLike[str], draws: int | None = MOST_DRAWS) -> None:
         """Write the result to a file that `load_result` reads.
@@ -210,7 +257,7 @@ class Result(eqx.Module):
         size = max(most // num_islands, _FEWEST_OF_ISLAND)
         islands = [thinned(own, size) for own in log_weights.reshape(num_islands, each)]
         kept = np.concatenate([i * each + indices for i, (indices, _) in enumerate(islands)])
-        samples, unconstrained = jax.tree.map(lambda leaf: np.asarray(leaf)[kept], (self.samples, self.unconstrained))
+        samples, unconstrained = in_order(lambda leaf: np.asarray(leaf)[kept], (self.samples, self.unconstrained))
         return dataclasses.replace(
             self,
             samples=samples,
@@ -433,6 +480,31 @@ def _check_possible(found: Any) -> None:
             raise ValueError(f"numbers of evaluations are not negative, got {counts}")
         result.summary()  # reads all else
     found.summary()
+
+
+def number_columns(samples: Point, names: list[str] | None = None) -> dict[str, np.ndarray]:
+    """Return every number of the samples that varies under its name, `theta[2]` say."""
+    leaves = named_leaves(samples)
+    unknown = [name for name in names or [] if name not in leaves]
+    if unknown:
+        raise ValueError(f"there is no variable {unknown[0]!r} among the samples, only {', '.join(leaves)}.")
+    columns = {}
+    for name in names or leaves:
+        leaf = np.asarray(leaves[name]).astype(float)
+        for index in np.ndindex(*leaf.shape[1:]):
+            values = leaf[(slice(None), *index)]
+            if np.ptp(values) > 0:  # parts of a matrix may be constant
+                columns[name + "".join(f"[{i}]" for i in index)] = values
+    return columns
+
+
+def weighted_quantiles(
+    values: Float[np.ndarray, " n"], weights: Float[np.ndarray, " n"], shares: tuple[float, ...]
+) -> Float[np.ndarray, " k"]:
+    """Return quantiles of weighted draws."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    return values[order][np.minimum(np.searchsorted(cumulative, np.asarray(shares) * cumulative[-1]), len(order) - 1)]
 
 
 def _range(values: AnyArray, form: str) -> str:

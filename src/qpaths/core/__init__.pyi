@@ -7,6 +7,7 @@ from .arrays import TracedRows as TracedRows
 from .arrays import TracedStream as TracedStream
 from .arrays import as_float as as_float
 from .arrays import cond as cond
+from .arrays import in_order as in_order
 from .arrays import in_precision as in_precision
 from .arrays import is_double as is_double
 from .arrays import is_traced as is_traced

@@ -219,10 +219,22 @@ def largest_first(values: AnyArray, num: int) -> AnyArray:
 # size of chunks nor on the number of devices. The two worlds draw different numbers from the same key.
 
 
+def in_order(function: Callable[[Any], Any], tree: Any) -> Any:
+    """Map a function over the leaves of a tree whose dictionaries keep their order, which JAX would sort."""
+
+    def one(node: Any) -> Any:
+        is_dict = type(node) is dict
+        return {name: in_order(function, child) for name, child in node.items()} if is_dict else function(node)
+
+    return jax.tree.map(one, tree, is_leaf=lambda node: type(node) is dict)
+
+
 def stream_of(key: "RandomKey", *, host: bool) -> Any:
     """Return the random numbers that follow from a key of JAX; a stream is returned as it is."""
     if isinstance(key, HostStream | TracedStream):
         return key
+    if not isinstance(key, jax.Array):
+        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
     if host:
         return HostStream(tuple(np.asarray(jax.random.key_data(key)).ravel().tolist()))
     return TracedStream(key)

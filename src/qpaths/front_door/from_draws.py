@@ -1,6 +1,7 @@
 """The log evidence from posterior draws that are there already."""
 
 import dataclasses
+import inspect
 import math
 import warnings
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from ..search import BASE_SHARE
 from ..stats import bridge, effective_size, importance_log_evidence, r_hat
 from .exchange import drifting
 from .inputs import coordinate_names, listed
-from .problem import check_faults, first_fault, marked_if_blind, path_of, with_names
+from .problem import adapter_for, check_faults, first_fault, marked_if_blind, path_of, with_names
 
 Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]
@@ -286,6 +287,10 @@ def _prepared(
     model: Model | DensityLike | LogDensity, draws: PyTree
 ) -> tuple[Chains, Layout, DensityLike, DensityLike | None]:
     """Return unconstrained draws by chain, their layout, the log density, and the prior if there is one."""
+    if not isinstance(model, Model) and not hasattr(model, "log_prob") and (hint := adapter_for(model)):
+        is_numpyro = callable(model) and len(inspect.signature(model).parameters) != 1
+        if is_numpyro or not callable(model):
+            raise TypeError(f"`model` must be a model of qpaths, or a log density of one draw.{hint}")
     variables = model.variables if isinstance(model, Model) else None
     found = read_draws(draws, variables)
     num_chains, num = jax.tree.leaves(found)[0].shape[:2]

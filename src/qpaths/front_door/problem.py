@@ -56,6 +56,17 @@ _BLIND_STEPS = 10
 """Random-walk moves at each beta if there is no gradient."""
 
 
+def adapter_for(given: Any) -> str:
+    """Return which adapter makes a model of what another package made, in a sentence; empty if it is none."""
+    if hasattr(given, "free_RVs"):
+        return " This is a PyMC model: give `qpaths.adapters.from_pymc(model)`."
+    if hasattr(given, "backend") and hasattr(given, "response_component"):
+        return " This is a bambi model: build it, and give `qpaths.adapters.from_pymc(model.backend.model)`."
+    if callable(given) and not hasattr(given, "log_prob") and not isinstance(given, type):
+        return " A function that is a NumPyro model becomes one by `qpaths.adapters.from_numpyro(model, *args)`."
+    return ""
+
+
 def named_model(
     base: Any,
     prior: Any,
@@ -148,7 +159,7 @@ def model_path(
             given = [name for name, part in (("base", base), ("target", target)) if part is not None] + given
             raise ValueError(
                 f"give either `base` and `target`, or `log_prior`, `log_likelihood` and `sample_prior`, got "
-                f"{', '.join(given)}."
+                f"{', '.join(given)}.{adapter_for(base)}"
             )
         if backend == "numpy":  # a density stays what it is
             base, target = (

@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import AnyArray, PyTree, namespace
+from ..core import AnyArray, PyTree, in_order, namespace
 from ..rows import ShardedRows
 from .codec import Codec
 from .lock import WRITING
@@ -188,7 +188,7 @@ def to_jax(tree: PyTree) -> PyTree:
         is_array = isinstance(leaf, np.ndarray | np.generic)
         return jnp.asarray(leaf) if is_array and jax.dtypes.canonicalize_dtype(leaf.dtype) == leaf.dtype else leaf
 
-    return jax.tree.map(convert, tree)
+    return in_order(convert, tree)
 
 
 def _name(path: str | os.PathLike[str]) -> str:

@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from ..comparison import Comparison
-from ..core import named_leaves, softmax
+from ..core import softmax
 from ..remarks import Note
-from ..results import Result
+from ..results import Result, number_columns, weighted_quantiles
 from ..stats import ErrorParts, pareto_shape
 
 _COLOR, _DARK, _SECOND = "#7aa6d1", "#2f6ca8", "#c8641b"
@@ -204,7 +204,7 @@ def plot_posterior(result: Result, *, names: list[str] | None = None, ax: Any = 
         >>> plot_posterior(result).shape  # pairs of two coordinates
         (2, 2)
     """
-    columns = posterior_columns(result, names)
+    columns = number_columns(result.samples, names)
     weights = np.asarray(softmax(np.asarray(result.log_weights, float)))
     if 1 < len(columns) <= _MOST_PAIRS:
         return _finished(_pairs(columns, weights, ax), result, ax)
@@ -218,22 +218,6 @@ def plot_posterior(result: Result, *, names: list[str] | None = None, ax: Any = 
         _histogram(one, values, weights, f"{name} = ")
     rest = f"{len(panels)} of {len(columns)} numbers; `names` picks others" if len(columns) > len(panels) else ""
     return _finished(axes, result, ax, rest)
-
-
-def posterior_columns(result: Result, names: list[str] | None = None) -> dict[str, np.ndarray]:
-    """Return every number of the samples under its name, `theta[2]` say."""
-    leaves = named_leaves(result.samples)
-    unknown = [name for name in names or [] if name not in leaves]
-    if unknown:
-        raise ValueError(f"there is no variable {unknown[0]!r} among the samples, only {', '.join(leaves)}.")
-    columns = {}
-    for name in names or leaves:
-        leaf = np.asarray(leaves[name])
-        for index in np.ndindex(*leaf.shape[1:]):
-            values = leaf[(slice(None), *index)]
-            if np.ptp(values) > 0:  # parts of a matrix may be constant
-                columns[name + "".join(f"[{i}]" for i in index)] = values
-    return columns
 
 
 def plot_compare(comparison: Comparison, *, ax: Axes | None = None) -> Axes:
@@ -325,7 +309,7 @@ def _histogram(ax: Axes, values: np.ndarray, weights: np.ndarray, name: str = ""
     """Plot a weighted histogram, with the median and the central interval of 90 % in its title."""
     low, high = _range_of(values, weights)
     counts, edges = np.histogram(values, bins=40, range=(low, high), weights=weights)
-    interval = _quantiles(values, weights, (0.05, 0.5, 0.95))
+    interval = weighted_quantiles(values, weights, (0.05, 0.5, 0.95))
     middles = 0.5 * (edges[1:] + edges[:-1])
     colors = [_DARK if interval[0] <= middle <= interval[2] else _COLOR for middle in middles]
     ax.bar(edges[:-1], counts, np.diff(edges), align="edge", color=colors)
@@ -337,16 +321,9 @@ def _histogram(ax: Axes, values: np.ndarray, weights: np.ndarray, name: str = ""
     ax.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _quantiles(values: np.ndarray, weights: np.ndarray, shares: tuple[float, ...]) -> np.ndarray:
-    """Return quantiles of weighted draws."""
-    order = np.argsort(values)
-    cumulative = np.cumsum(weights[order])
-    return values[order][np.minimum(np.searchsorted(cumulative, np.asarray(shares) * cumulative[-1]), len(order) - 1)]
-
-
 def _range_of(values: np.ndarray, weights: np.ndarray) -> tuple[float, float]:
     """Return a range that holds nearly all of the posterior, with a little room, and none beyond the last draw."""
-    low, high = map(float, _quantiles(values, weights, (_OUTSIDE, 1 - _OUTSIDE)))
+    low, high = map(float, weighted_quantiles(values, weights, (_OUTSIDE, 1 - _OUTSIDE)))
     room, seen = 0.04 * (high - low) or 0.5 * abs(low) + 1e-12, values[weights > 0]
     if low == high:
         return low - room, low + room

@@ -350,8 +350,6 @@ def stream_for(key: RandomKey, *parts: PyTree, pilots: bool = False) -> HostStre
     """
     if isinstance(key, HostStream | TracedStream):
         return key
-    if not isinstance(key, jax.Array):
-        raise TypeError(f"`key` must be a random key of JAX, got {key!r}: give `jax.random.key(0)`.")
     return stream_of(key, host=runs_on_host(*parts, key) or (pilots and not is_traced(parts, key)))
 
 
