@@ -238,8 +238,7 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
             )
         x = jax.tree.map(lambda leaf: np.asarray(leaf)[None] if density.batched else np.asarray(leaf), x)  # type: ignore[attr-defined]
         return np.asarray(check_real(function, density.log_prob(x)), float).reshape(())
-    value = jnp.asarray(density.log_prob(x))
-    check_real(function, value)
+    value = jnp.asarray(check_real(function, density.log_prob(x)))
     if value.shape != ():
         shapes = jax.tree.map(jnp.shape, x)
         raise QpathsError(
@@ -250,7 +249,11 @@ def evaluate(density: DensityLike, x: Point, name: str) -> Scalar:
 
 
 def check_real(name: str, value: Any) -> Any:
-    """Return what a function returned, and raise where it is complex: the imaginary part would be dropped."""
+    """Return what a function returned; raise if it is no number, or complex: the imaginary part would be dropped."""
+    if (np.asarray(value).dtype if not hasattr(value, "dtype") else value.dtype).kind in "OUSMm":
+        raise QpathsTypeError(
+            f"`{name}` must return one number for one point, got {type(value).__name__}: return a float."
+        )
     if np.iscomplexobj(value):
         raise QpathsTypeError(
             f"`{name}` must return a real number, got {np.dtype(getattr(value, 'dtype', complex))}: the logarithm or "

@@ -539,6 +539,6 @@ def test_a_path_with_a_vector_of_features(key):
     data = jnp.array([0.3, -0.8, 1.9])
     prior = qp.MultivariateNormal(jnp.zeros(1), 4.0 * jnp.eye(1))
     path = qp.paths.DataPath(prior, lambda x: jax.scipy.stats.norm.logpdf(data, x[0]))
-    result = qp.evidence(path=path, key=key, max_evaluations=60_000)
+    result = qp.evidence(path=path, key=key, budget=60_000)
     exact = qp.MultivariateNormal(jnp.zeros(3), jnp.eye(3) + 4.0).log_prob(data)
     assert abs(float(result.log_evidence) - float(exact)) < 5 * float(result.log_evidence_se)

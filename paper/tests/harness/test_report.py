@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from qpaths.cli import app
 from qpaths_paper.harness import folders
+from qpaths_paper.harness import page as page_module
 from qpaths_paper.harness.errors import UserError
 from qpaths_paper.harness.experiment import Run
 from qpaths_paper.harness.page import render
@@ -177,6 +178,26 @@ def test_a_bad_folder_does_not_keep_the_others_from_the_page(tmp_path, synthetic
     assert all(link[1:] in page.ids for link in page.links)
     for words in ("bad: cannot be drawn", "row 2 of", "holds runs of version 1", "its settings are no sweep: KeyError"):
         assert words in text
+
+
+def test_rows_of_another_kind_do_not_keep_the_others_from_the_page(tmp_path, synthetic, monkeypatch):
+    """Rows with right checksums and content that no version writes."""
+    for name in ("bad", "good"):
+        _store(tmp_path / name, "fig_varying_n", synthetic("fig_varying_n")[:3])
+    section = page_module._section
+
+    def fails(one):
+        if one.folder.name == "bad" and not isinstance(one, folders.Unreadable):
+            raise IndexError("list index out of range")
+        return section(one)
+
+    monkeypatch.setattr(page_module, "_section", fails)
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.exit_code == 2
+    assert "1 folders could not be drawn. The first: the rows of" in done.stderr
+    page = _Page((tmp_path / "report.html").read_text())
+    assert page.open == []
+    assert len(page.images) == 1
 
 
 def test_a_page_that_is_a_folder_is_told(tmp_path, synthetic):

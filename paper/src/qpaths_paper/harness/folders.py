@@ -83,3 +83,5 @@ def _load_or_say_why(folder: Path) -> Stored | Unreadable:
         return load(folder)
     except (UserError, OSError) as error:
         return Unreadable(folder, str(error))
+    except Exception as error:  # whatever else is wrong with this file
+        return Unreadable(folder, f"{folder} holds what no version writes ({type(error).__name__}: {error}).")

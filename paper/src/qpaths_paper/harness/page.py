@@ -37,15 +37,28 @@ def _style() -> str:
     return resources.files(__package__).joinpath("report.css").read_text(encoding="utf-8")
 
 
-def render(stored: Sequence[Stored | Unreadable]) -> str:
+def render(stored: Sequence[Stored | Unreadable], failed: list[Unreadable] | None = None) -> str:
     """The whole page.
 
     Args:
         stored: What the folders hold, in the order of the sections. One that could not be read has a section that says
             why.
+        failed: One of several folders whose rows cannot be drawn is added to it, and has such a section too. It is an
+            error if there is no list.
     """
     title = "Experiments of the q-paths paper"
-    sections = [_section(one) for one in stored]
+    stored = list(stored)
+    sections = []
+    for i, one in enumerate(stored):
+        try:
+            sections.append(_section(one))
+        except Exception as error:
+            if failed is None or len(stored) == 1:
+                raise
+            why = f"the rows of {one.folder} are of another kind than they should be ({type(error).__name__}: {error})."
+            failed.append(Unreadable(one.folder, why))
+            stored[i] = failed[-1]
+            sections.append(_section(failed[-1]))
     contents = "" if len(stored) == 1 else _contents(stored)
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -88,6 +101,9 @@ def _section(stored: Stored | Unreadable) -> str:
         f'<section id="{_text(_anchor(stored))}">\n<h2>{_text(heading)}</h2>\n',
         f'<p class="soft">{_text(source)}</p>\n<p>{_text(experiment.about)}</p>\n',
     ]
+    if changed := rehearsed(experiment, stored.meta["settings"], stored.meta["num_seeds"]):
+        words = f"A rehearsal, not with the paper's settings: {', '.join(changed)}. Its verdicts say no more."
+        parts.append(f'<p class="note">{_text(words)}</p>\n')
     if rows:
         parts += [_claims(experiment.claims(rows))]
         parts += [_picture(picture, f"{_anchor(stored)}-{picture.name}") for picture in experiment.pictures(rows)]
@@ -173,8 +189,6 @@ def _settings(stored: Stored) -> str:
     if experiment.num_seeds is not None:
         settings["seeds"] = meta["num_seeds"]
     lines = ["Settings: " + "; ".join(f"{name} = {_shown(value)}" for name, value in settings.items()) + "."]
-    if changed := rehearsed(experiment, meta["settings"], meta["num_seeds"]):
-        lines.append(f"Not the settings of the paper: {', '.join(changed)}. The verdicts are a rehearsal.")
     done, planned = len(stored.rows), stored.num_planned
     lines.append(f"{done} of {planned} runs, {_duration(stored.seconds)} in all.")
     for environment in stored.environments:

@@ -20,7 +20,8 @@ def write_report(folder: Path, page: Path) -> list[Unreadable]:
     if page.is_dir():
         raise UserError(f"{page} is a folder: give a file for the page, such as {page / 'report.html'}.")
     stored = load_all(folder)
-    content = render(stored)
+    failed: list[Unreadable] = []
+    content = render(stored, failed)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         with replacing(page) as temporary:
@@ -29,4 +30,4 @@ def write_report(folder: Path, page: Path) -> list[Unreadable]:
         raise UserError(
             f"{page} cannot be written ({error.strerror}): make room, or give another file with --out."
         ) from error
-    return [one for one in stored if isinstance(one, Unreadable)]
+    return [*(one for one in stored if isinstance(one, Unreadable)), *failed]

@@ -82,4 +82,4 @@ class Shapes(Proposer):
         # Weights alone are enough, and moves would be those of the same coordinates.
         length = math.sqrt(-math.log(min(ess_after, 0.999)))
         search.attempts.append(Attempt(self.source, None, length, *pilot.mass, shape=component.shape))
-        return shaped, pilot._replace(lengths=pilot.lengths * (length / pilot.barrier))
+        return shaped, pilot._replace(lengths=pilot.lengths * (length / pilot.barrier if pilot.barrier else 1.0))
