@@ -1,5 +1,6 @@
 """The examples of the README and the documentation run as they stand, and importing the package changes nothing."""
 
+import json
 import re
 import subprocess
 import sys
@@ -38,6 +39,17 @@ def test_the_home_page_shows_the_example_of_the_readme():
     readme, home = ((ROOT / page).read_text() for page in ("README.md", "docs/index.md"))
     assert shown.findall(home) == shown.findall(readme)
     assert shown.findall(home)
+
+
+def test_the_picture_of_both_says_what_the_rows_say():
+    said = [
+        re.search(r"within (0\.\d+) nats of zero", (ROOT / page).read_text())[1]
+        for page in ("README.md", "docs/index.md")
+    ]
+    rows = [json.loads(line) for line in (ROOT / "benchmarks/results/rows/suite.jsonl").read_text().splitlines()]
+    errors = [abs(row["log_evidence"] - row["truth"]) for row in rows if row["target"] in ("funnel", "brownian")]
+    assert said[0] == said[1]
+    assert max(errors) <= float(said[0])
 
 
 def _log_evidence_on_a_grid():
