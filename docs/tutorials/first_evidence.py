@@ -39,8 +39,9 @@ print(result.summary())
 # - *Effective* is how many independent draws from the posterior the weighted draws are worth.
 # - `stopped` says why the call ended: by default at a standard error of 0.005 or after a million evaluations of the
 #     model, a gradient counted as two. *Pilots* are the short runs that choose the settings.
-# - `chosen` lists decisions. Here the sampler starts from a distribution that was fitted to the posterior, so close
-#     that weights alone turn its draws into posterior draws.
+# - `mu` and `sigma` have their median and the interval with 90 % of the posterior.
+# - `print(result.verdict)` also says what was chosen. Here the sampler starts from a distribution that was fitted to the
+#     posterior, so close that weights alone turn its draws into posterior draws.
 # - `nothing looks unreliable` sums up the checks. The answer is the mean over independent runs, called *islands*, and
 #     these agree.
 # - `verdict` is `sound`, `doubtful` or `wrong`. [Is the number right?](is_it_right.md) explains it.

@@ -10,6 +10,7 @@ import pytest
 
 from benchmarks.peers import densities
 from benchmarks.suites.public.targets import PROBLEMS
+from benchmarks.suites.references import truths_of
 from benchmarks.suites.run import PUBLIC, PUBLISHED
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +35,11 @@ def test_a_value_is_the_truth_of_the_benchmark(name):
     digit = Decimal(1).scaleb(Decimal(target["log_evidence"]).as_tuple().exponent)
     assert abs(problem.truth - float(target["log_evidence"])) <= float(digit) / 2 * (1 + 1e-9)
     assert problem.truth_se == float(target["standard_error"])
+
+
+def test_suites_without_models_here_take_their_truths_from_the_source():
+    assert truths_of("eprv3")["2a, 1 planets"] == (-386.0839, 0.0035)
+    assert truths_of("posteriordb")["eight_schools_noncentered"][0] == pytest.approx(-31.31135, abs=1e-5)
 
 
 def test_every_public_target_is_on_the_page():
