@@ -1,7 +1,7 @@
 """A model with named variables: what the adapters make of a prior or a whole model, and what `evidence` takes."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -98,6 +98,12 @@ class Model:
             simulate=parts.simulate if can_simulate else None,
             pointwise=parts.pointwise,
         )
+
+    def on_circles(self, periodic: Sequence[str | int]) -> "Model":
+        """Return the model with parameters whose two bounds are the same place as angles; the evidence is the same."""
+        from .circles import on_circles
+
+        return on_circles(self, periodic)
 
     @property
     def observed(self) -> tuple[Any, ...]:

@@ -46,6 +46,7 @@ from .problem import (
     of_cube,
     one_of,
     path_given,
+    structure_of,
     with_names,
 )
 
@@ -73,6 +74,7 @@ def evidence(
     names: Sequence[str] | None = None,
     vectorized: bool = False,
     periodic: Sequence[str | int] = (),
+    groups: Sequence[Sequence[str]] | None = None,
     simulate: Simulator | None = None,
     path: AbstractPath[Any] | None = None,
     backend: Backend = "jax",
@@ -117,7 +119,9 @@ def evidence(
         num_parameters: The dimension of the cube.
         names: The names of its parameters, in place of their number.
         vectorized: Whether the transform and its likelihood take rows of points.
-        periodic: Parameters of the cube, by name or position, for which u = 0 and u = 1 are the same.
+        periodic: Parameters whose two bounds are the same place, as those of a phase: names, or positions in the cube.
+        groups: Lists of names of parameters that belong together, such as those of each planet. The search for modes
+            redraws one group of a good mode and climbs again. Names and shapes suggest groups where none are given.
         simulate: `simulate(key, x)` draws data given a point. The same procedure then runs on simulated data, outside
             the budget, and bidirectional Monte Carlo bounds its error from both sides.
         path: A path from its base to its target. If it is long and has an order q, others are tried.
@@ -172,6 +176,7 @@ def evidence(
     stream = stream_for(key, problem.path, pilots=True)
     tune_stream, run_stream, check_stream, certificate_stream = stream.split(4)
     evaluator = evaluator_of(problem.path, stream, with_slopes=problem.kernel.with_slopes)
+    problem = problem._replace(structure=structure_of(groups, evaluator.layout))
     file = file_of(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
     with spread_over(executor), in_units_of(problem.model), rejecting(rejected):
@@ -250,7 +255,12 @@ def _pilots(problem: Problem, ledger: Ledger, stream: Stream, file: Checkpoint, 
     show("pilots", None)
     begun, budget = time.monotonic(), ledger.limits.finite_budget
     recipe = tune_population(
-        problem.path, key=stream, budget=budget, kernel=problem.kernel, reference=problem.reference
+        problem.path,
+        key=stream,
+        budget=budget,
+        kernel=problem.kernel,
+        reference=problem.reference,
+        structure=problem.structure,
     )
     state = CallState(recipe, None, 0)
     file.write(state)
@@ -284,7 +294,9 @@ def _answer(
                 return state, stopped, checked
             show("pilots again, with the modes that the draws miss", None)
             settings: dict[str, Any] = {"budget": int(min(ledger.left, budget)), "kernel": problem.kernel}
-            recipe = tune_population(problem.path, key=check_stream.fold(6), known=modes, **settings)
+            recipe = tune_population(
+                problem.path, key=check_stream.fold(6), known=modes, structure=problem.structure, **settings
+            )
         except (KeyboardInterrupt, LostWorkersError):
             return state, ledger.limits.interrupted(ledger.spent, recipe.num_evaluations), Seen()
         ledger.spend(recipe.num_evaluations)

@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import operator
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -42,9 +42,11 @@ from ..densities import (
 from ..kernels import HMC, AbstractKernel, RandomWalk
 from ..paths import AbstractPath, GeometricPath
 from ..recipe import Recipe, check_parts
+from ..references import Structure
 from ..remarks import Finding, Note, Remark
 from ..results import Kept, Result
 from ..rows import Evaluator, Faults, Layout, describe, key_type, layout_of, shape_of
+from .inputs import coordinate_names
 
 _NUM_LOOKED = 128
 """Draws from the prior, one call of its compiled sampler, that are looked at for proportions."""
@@ -102,6 +104,8 @@ def of_cube(given: dict[str, Any], prior_transform: Any, cube: dict[str, Any]) -
     """
     said = [name for name, part in cube.items() if part is not None and part is not False and len(np.atleast_1d(part))]
     if prior_transform is None:
+        if said == ["periodic"]:
+            return given | dict.fromkeys(("prior", "log_likelihood", "data")) | {"base": _on_circles(given, cube)}
         if said:
             raise ValueError(f"`{said[0]}` belongs to `prior_transform`, which is not given.")
         return given
@@ -112,6 +116,38 @@ def of_cube(given: dict[str, Any], prior_transform: Any, cube: dict[str, Any]) -
         raise ValueError(f"`prior_transform` says what the prior is, got also {', '.join(others)}: leave that out.")
     model = from_prior_transform(prior_transform, given["log_likelihood"], **cube)
     return given | {"base": model, "log_likelihood": None}
+
+
+def _on_circles(given: dict[str, Any], cube: dict[str, Any]) -> Model:
+    """Return the model of a call with its periodic parameters on circles."""
+    others = {name: given[name] for name in ("target", "log_prior", "sample_prior", "path")}
+    model = named_model(given["base"], given["prior"], given["log_likelihood"], given["data"], others)
+    if model is None:
+        raise ValueError("`periodic` needs parameters with bounds and names: give a `prior`, or a model of an adapter.")
+    return model.on_circles(cube["periodic"])
+
+
+def structure_of(groups: Any, layout: Layout) -> Structure | None:
+    """Return groups of coordinates from names of parameters; an error where these overlap or name nothing."""
+    if groups is None:
+        return None
+    names, found = coordinate_names(layout), []
+    for group in groups:
+        if isinstance(group, str) or not isinstance(group, Sequence):
+            raise QpathsTypeError(f"`groups` must hold lists of names such as [['u'], ['v']], got {group!r} in it.")
+        own: list[int] = []
+        for name in group:
+            numbers = [j for j, one in enumerate(names) if one == name or one.startswith((f"{name}[", f"{name}."))]
+            if not numbers:
+                raise ValueError(f"`groups` has {name!r}, which is no parameter: these are {', '.join(names[:20])}.")
+            own += numbers
+        found.append(np.array(own))
+    flat = [int(j) for group in found for j in group]
+    twice = [names[j] for j in flat if flat.count(j) > 1]
+    if twice or not flat:
+        what = f"{twice[0]} twice" if twice else "no parameter"
+        raise ValueError(f"`groups` must not overlap, and name some parameters, got {what}.")
+    return Structure(tuple(found), is_given=True)
 
 
 def one_of(**given: Any) -> Any:
@@ -324,6 +360,8 @@ class Problem(NamedTuple):
     likelihood: LogLikelihood | None
     data: PyTree
     notes: tuple[Remark, ...]
+    structure: Structure | None = None
+    """Groups of coordinates that the user gave."""
 
     @staticmethod
     def of(

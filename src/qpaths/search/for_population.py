@@ -9,7 +9,7 @@ from ..core import Cost, RandomKey, Stream
 from ..kernels import HMC, AbstractKernel
 from ..paths import AbstractPath, Ordered
 from ..recipe import Recipe, check_parts
-from ..references import Mode
+from ..references import Mode, Structure
 from ..remarks import Finding, Note, Refusal, Remark
 from ..rows import stream_for
 from ..schedules import AdaptiveSchedule, FixedSchedule, respace
@@ -60,6 +60,7 @@ def tune_population(
     kernel: AbstractKernel[Any] | None = None,
     reference: bool = True,
     known: tuple[Mode, ...] = (),
+    structure: Structure | None = None,
 ) -> Recipe:
     """Choose reference, q, schedule and kernel for a population. `qpaths.tune` calls it.
 
@@ -79,6 +80,7 @@ def tune_population(
         kernel: The kind of kernel; HMC by default, a random walk without gradients.
         reference: False keeps the base.
         known: Optima of the target that are known already. A reference with all of them is tried first.
+        structure: Groups of coordinates that belong together; names and shapes suggest them unless given.
 
     Returns:
         A `Recipe` with everything frozen. [What it does](evidence.md#what-it-does) has the details. A mode that no
@@ -103,11 +105,11 @@ def tune_population(
     notes: list[Remark] = []
     findings: tuple[Remark, ...] = ()
     if reference:
-        choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left), known)
+        choice = choose_start(path, kernel, num_particles, streams[0], float(allowance.left), known, structure)
         allowance.spend(choice.cost)
         if choice.pilot.barrier > _HARD or not choice.pilot.reached:
             allowance.left += int(shares.AGAIN * budget)
-            again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left), known)
+            again = choose_start(path, kernel, 2 * num_particles, streams[3], float(allowance.left), known, structure)
             allowance.spend(again.cost)
             choice = choice.or_better(again)
         path, pilot = choice.path, choice.pilot
@@ -116,7 +118,7 @@ def tune_population(
         max_cost = float(allowance.left)
         pilot = run_pilot(path, AdaptiveSchedule(), kernel, num_particles, key=streams[0], max_cost=max_cost)
         allowance.spend(pilot.cost)
-        climbed, cost = modes_of_target(path, kernel, streams[3], shares.MODES_OF_BASE * allowance.left)
+        climbed, cost = modes_of_target(path, kernel, streams[3], shares.MODES_OF_BASE * allowance.left, structure)
         allowance.spend(cost)
         modes = climbed.known
         if climbed.refusal is Refusal.NO_GRADIENT and pilot.state.particles.position.shape[1] > SCANNED:

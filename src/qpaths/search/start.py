@@ -9,7 +9,7 @@ from typing import Any
 from ..core import Cost, Stream
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath, GeometricPath
-from ..references import FEWEST_DIFFERENCES, Ascents, Mode, climbable, find_modes
+from ..references import FEWEST_DIFFERENCES, Ascents, Mode, Structure, climbable, find_modes
 from ..remarks import Refusal
 from ..rows import evaluator_of
 from .choices import Choice
@@ -47,13 +47,14 @@ def choose_start(
     stream: Stream,
     max_cost: float,
     known: tuple[Mode, ...] = (),
+    structure: Structure | None = None,
 ) -> Choice:
     """Choose the path from the best candidate, in pilots of `num_particles` particles for at most about `max_cost`.
 
     A reference with the `known` modes of the target is tried first.
     """
     search = Search(path, kernel, num_particles, stream, max_cost)
-    search.known = known
+    search.known, search.structure = known, structure
     for openings, improvements in PLAN:
         for opening in openings:
             if search.best is None:
@@ -72,7 +73,7 @@ def choose_start(
 
 
 def modes_of_target(
-    path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Stream, max_cost: float
+    path: AbstractPath[Any], kernel: AbstractKernel[Any], stream: Stream, max_cost: float, structure: Structure | None
 ) -> tuple[Ascents, Cost]:
     """Return the optima of the target, for a run from a base that is kept, and the cost."""
     draw, climb = stream.split(2)
@@ -81,5 +82,5 @@ def modes_of_target(
     most = int(max_cost / each.total)
     if most < FEWEST_DIFFERENCES:
         return Ascents((), Refusal.NO_GRADIENT, 0), Cost()
-    ascents = find_modes(source, climb, most)
+    ascents = find_modes(source, climb, most, structure)
     return ascents, ascents.num_gradients * each

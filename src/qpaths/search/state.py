@@ -17,6 +17,7 @@ from ..references import (
     Images,
     Mode,
     Reference,
+    Structure,
     climbable,
     distinct,
     find_images,
@@ -136,6 +137,8 @@ class Search:
         """What ascents found where the draws spread far more than the curvature says."""
         self.known: tuple[Mode, ...] = ()
         """All optima that were met, used or not."""
+        self.structure: Structure | None = None
+        """Groups of coordinates that the user gave."""
         self.unseen = 0.0
         """Share of mass in modes that no ascent came to, by estimate."""
         self.climbable, self.cost_of_gradient = climbable(self.evaluator, kernel.with_slopes, stream.fold(102))

@@ -22,7 +22,7 @@ class Climbers(Proposer):
         most = int(shares.ASCENTS * search.max_cost / search.cost_of_gradient.total)
         if not search.kernel.with_slopes and most < FEWEST_DIFFERENCES:
             return Refusal.NO_GRADIENT
-        self.ascents = search.climbed(find_modes(search.climbable, search.stream.fold(100), most))
+        self.ascents = search.climbed(find_modes(search.climbable, search.stream.fold(100), most, search.structure))
         refusal = self.ascents.refusal
         if refusal is None:
             if len(self.ascents.modes) > 1:  # a pilot of several modes costs more than looking for others first
