@@ -96,6 +96,21 @@ def test_prior_draws_follow_the_model(key):
     assert abs(np.median(named["sigma"]) - 2.0) < 0.5  # the median of a half-Cauchy distribution is its scale
 
 
+def test_sites_that_are_drawn_without_bounds_share_no_key_with_others(key):
+    """With one key for both, the log of a scale and a mean that came later were the same number in all draws."""
+
+    def model():
+        for name in ("a", "b", "c"):
+            numpyro.sample(f"free_{name}", dist.LogNormal(0.0, 1.0))
+            numpyro.sample(name, dist.Normal(0.0, 1.0))
+        numpyro.factor("y", 0.0)
+
+    sample = jax.vmap(from_numpyro(model).prior.sample)
+    draws = np.array(list(sample(jax.random.split(key, 400)).values())).reshape(6, -1)
+    correlations = np.corrcoef(draws) - np.eye(6)
+    assert np.abs(correlations).max() < 5 / 400**0.5
+
+
 def test_evidence_of_a_regression_with_certificate(key):
     """Normal prior and noise: closed form. The certificate uses data that the model simulates itself."""
     x = np.linspace(-1, 1, 12)

@@ -186,6 +186,8 @@ class _Sites:
 
     def sample(self, key: PRNGKey) -> Named:
         point: Named = {}
+        # Keys that are split and keys that a number is folded into may be the same.
+        own, of_model = jax.random.split(key)
 
         def draw(site: Site) -> Values | None:
             name = site["name"]
@@ -193,10 +195,10 @@ class _Sites:
                 return None
             free = free_of(site["fn"])
             assert free is not None
-            point[name] = free.sample(jax.random.fold_in(key, self.latent.index(name)))
+            point[name] = free.sample(jax.random.fold_in(own, self.latent.index(name)))
             return _transform(site)(point[name])
 
-        trace = self._run(self.handlers.seed(self.handlers.substitute(self.model, substitute_fn=draw), key))
+        trace = self._run(self.handlers.seed(self.handlers.substitute(self.model, substitute_fn=draw), of_model))
         others = (name for name in self.latent if name not in point)
         return point | {name: _transform(trace[name]).inv(trace[name]["value"]) for name in others}
 
