@@ -1,6 +1,6 @@
 """Models of posteriordb with `qpaths.evidence` and its defaults, compared with their log evidence from elsewhere.
 
-    python -m benchmarks.suites.posteriordb [--models NAMES] [--keys N] [--limit CPU_SECONDS] [--folder FOLDER] [--out FILE]
+    python -m benchmarks.suites.posteriordb [--models NAMES] [--keys N] [--limit SECONDS] [--folder FOLDER] [--out FILE]
 
 The models are not in this repository. The folder needs `posteriordb.py`, whose `MODELS` maps names to functions that
 return a NumPyro model and its arguments, and `posteriordb.json` with the log evidence of each and its standard error.
@@ -112,7 +112,9 @@ def table(names, rows):
         )
     known = [row for row in rows if np.isfinite(row["truth"])]
     summary = Summary(known)
-    print(f"\nModels with all keys as wanted: {wanted}. Within 2 standard errors: {summary.num_covered} of {len(known)}.")
+    print(
+        f"\nModels with all keys as wanted: {wanted}. Within 2 standard errors: {summary.num_covered} of {len(known)}."
+    )
     print(f"Beyond 4 and sound: {len(summary.confidently_wrong)}. Commits: {sorted({row['commit'] for row in rows})}.")
 
 

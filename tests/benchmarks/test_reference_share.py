@@ -32,5 +32,5 @@ def test_a_call_within_another_counts_once_and_for_the_outer_one():
 
 def test_ascents_fits_and_scans_are_watched_and_pilots_are_not():
     names = {name for module in share.MODULES for name, _ in share.finders(module)}
-    assert {"find_modes", "with_more_modes", "conditional_design", "fit_to_pilot", "fit_wells", "blocks_of"} <= names
+    assert {"find_modes", "with_more_modes", "fit_hierarchy", "fit_to_pilot", "fit_wells", "blocks_of"} <= names
     assert not names & {"run_pilot", "from_base", "less_mass", "neck"}

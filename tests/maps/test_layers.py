@@ -12,7 +12,6 @@ from qpaths.references.components import Component
 from qpaths.references.coordinates import MappedDensities
 from qpaths.references.curves import fit_pulls
 from qpaths.references.frames import linear_map
-from qpaths.references.modulated import _median
 from qpaths.references.reference import Reference
 from qpaths.rows import Evaluator, HostDensities, Layout, TracedDensities, layout_of
 
@@ -267,8 +266,3 @@ def test_pulls_are_those_of_normal_data():
     of_prior = np.column_stack([log_scale, np.exp(log_scale) * normal])
     assert fit_pulls(prior, of_prior) is None
     assert fit_pulls(linear(), draws[:, [0, 1, 2, 1, 2]]) is None
-
-
-def test_a_fit_that_overflows_everywhere_has_no_excess():
-    assert _median(np.full(3, np.nan), np.ones(3)) == 0.0
-    assert _median(np.array([1.0, np.inf, 3.0, 2.0]), np.array([1.0, 9.0, 1.0, 1.0])) == 2.0

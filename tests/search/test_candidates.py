@@ -11,13 +11,17 @@ from qpaths.core.arrays import HostStream
 from qpaths.front_door.batches import CLASSES
 from qpaths.io import Codec, parts_of
 from qpaths.maps import Conditional, Rotate, Triangular
-from qpaths.references.modulated import Design
+from qpaths.references import Hierarchy
+from qpaths.references.components import Component
+from qpaths.references.hierarchy import fit_mixture
 from qpaths.remarks import Finding, Refusal, Shape
 from qpaths.rows import evaluator_of
 from qpaths.search import start
 from qpaths.search.choices import Confirmation, Source
-from qpaths.search.fits import NUM_OF_BASE, drivers_of, map_of_base
+from qpaths.search.fits import NUM_OF_BASE, map_of_base
+from qpaths.search.proposers.from_drivers import _drivers_at
 from qpaths.search.start import choose_start
+from qpaths.search.state import Search
 from qpaths.search.weighted import weighted_fit
 
 FROM_DRIVERS = {Source.DRIVERS, Source.REFINED, Source.SCANS}
@@ -91,8 +95,7 @@ def groups(num):
 
 def test_hyperparameters_of_the_prior_lead_to_optima_and_curvature():
     path, truth = groups(15)
-    draws = np.asarray(jax.vmap(path.base.sample)(jax.random.split(jax.random.key(0), NUM_OF_BASE)))
-    assert drivers_of(map_of_base(draws)) == (0,)
+    assert drivers_of_base(path) == (0,)
     choice = choose_start(path, qp.HMC(num_leapfrog=5), 400, HostStream((1,)), 250_000.0)
     # Nothing was annealed from the prior.
     assert {attempt.source for attempt in choice.attempts} <= {Source.ASCENTS, *FROM_DRIVERS}
@@ -101,11 +104,15 @@ def test_hyperparameters_of_the_prior_lead_to_optima_and_curvature():
     assert abs(value - truth) < 4 * error < 0.4
 
 
+def drivers_of_base(path):
+    search = Search(path, qp.HMC(num_leapfrog=5), 400, HostStream((1,)), 1e5)
+    return _drivers_at(search, np.asarray(search.evaluator.draw(HostStream((2,)), NUM_OF_BASE), float), "base")
+
+
 def test_scales_of_single_effects_are_no_hyperparameters():
     """As in a horseshoe: no coordinate drives most of the others."""
     path, _ = local_scales(np.zeros(4))
-    draws = np.asarray(jax.vmap(path.base.sample)(jax.random.split(jax.random.key(0), NUM_OF_BASE)))
-    assert drivers_of(map_of_base(draws)) == ()
+    assert drivers_of_base(path) == ()
 
 
 def regression(num_rows=80, num_predictors=40):
@@ -313,8 +320,9 @@ def test_a_fit_to_draws_without_weight(value):
     """A model may overflow at all draws from a fit, which is then of no use, and no error."""
     rows = np.random.default_rng(0).standard_normal((200, 2))
     each = np.full(200, 1 / 200)
-    design = Design((0,), None, rows, each, norm.logpdf(rows).sum(axis=1), each)
+    component = Component.linear(30.0, np.zeros(2), np.eye(2))
+    fit = Hierarchy(Component(30.0, component.map, drivers=fit_mixture(rows[:, :1], each)), rows[:, :1], each)
     base = qp.MultivariateNormal(jnp.zeros(2), jnp.eye(2))
     stream = HostStream((1,))
     evaluator = evaluator_of(qp.GeometricPath(base, lambda x: value + 0 * x[0]), stream, with_slopes=False)
-    assert weighted_fit(design, evaluator, stream)[1] == 0
+    assert weighted_fit(fit, evaluator, stream)[1] == 0

@@ -4,7 +4,7 @@ from .base import AbstractLayer, At, Chain, Inverse
 from .conditional import Conditional, Pulls
 from .features import CLIP, AbstractFeatures, Bends, Drivers, features_of
 from .linear import Permute, Rotate, Scale, Triangular
-from .marginal import Marginal, Student
+from .marginal import Marginal, Mixture, Student
 from .regression import clear_terms as clear_terms
 from .regression import least_squares as least_squares
 from .regression import mean_and_log_scale as mean_and_log_scale
@@ -21,6 +21,7 @@ __all__ = [
     "Drivers",
     "Inverse",
     "Marginal",
+    "Mixture",
     "Permute",
     "Pulls",
     "Rotate",

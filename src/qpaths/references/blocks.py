@@ -16,8 +16,8 @@ from jaxtyping import Float
 
 from ..core import one_thread, quiet
 from .climb import minus_hessians
-from .drivers import rotation_to
 from .fitting import HostRows, Matrix
+from .hierarchy import rotation_to
 
 Hessians = Float[np.ndarray, "h d d"]
 Direction = Float[np.ndarray, " d"]

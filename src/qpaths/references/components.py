@@ -6,24 +6,21 @@ import equinox as eqx
 import numpy as np
 
 from ..core import Module, Rows, Stream, Vector, namespace
-from ..maps import At, Chain, Marginal, Student, Triangular
+from ..maps import At, Chain, Marginal, Mixture, Student, Triangular
 from ..remarks import Shape
-
-_HEAVY = 4.0
-"""Degrees of freedom of drivers."""
 
 
 class Component(Module):
     """Noise through a map, that of a Student-t distribution as a rule: one part of a reference.
 
-    The drivers of a map have separate, heavy noise: how far they reach decides what the others can be. The
-    first coordinates of the noise are mixtures where there are `wells`.
+    The drivers of a map, its first coordinates, have noise of their own: how far they reach decides what the others can
+    be. Each of the first coordinates of the noise is a mixture where there are `wells`.
     """
 
     df: float = eqx.field(static=True)
     map: Chain
     wells: Marginal | None = None
-    num_drivers: int = eqx.field(static=True, default=0)
+    drivers: Mixture | None = None
 
     @staticmethod
     def linear(df: float, mean: np.ndarray, scale_matrix: np.ndarray) -> "Component":
@@ -67,11 +64,10 @@ class Component(Module):
     @property
     def _parts(self) -> list[tuple[Any, slice]]:
         """Return the distributions of groups of coordinates of the noise."""
-        if self.wells is not None:
-            num = self.wells.centers.shape[0]
-            first: list[tuple[Any, slice]] = [(self.wells, slice(0, num))]
-            return first if num == self.map.dimension else [*first, (Student(self.df), slice(num, None))]
-        num = self.num_drivers
-        if num == 0:
-            return [(Student(self.df), slice(None))]
-        return [(Student(_HEAVY), slice(0, num)), (Student(self.df), slice(num, None))]
+        rest = Student(self.df)
+        if self.wells is None and self.drivers is None:
+            return [(rest, slice(None))]
+        first: Any = self.drivers if self.wells is None else self.wells
+        num = first.centers.shape[0 if self.drivers is None else 1]
+        parts: list[tuple[Any, slice]] = [(first, slice(0, num))]
+        return parts if num == self.map.dimension else [*parts, (rest, slice(num, None))]

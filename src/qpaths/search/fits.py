@@ -21,7 +21,6 @@ from ..references import (
     fit_in_noise,
     fit_map,
     hessians_at,
-    slopes_of,
 )
 from ..remarks import Shape
 from ..rows import Evaluator
@@ -29,8 +28,6 @@ from .pilot import Pilot
 
 NUM_OF_BASE = 1024
 """Draws from the base to which a map is fitted."""
-_MOST_DRIVERS, _LEAST_DRIVEN = 2, 0.5
-"""Hyperparameters of which optima and curvature can be functions, and the share of all others that each must drive."""
 _FEWEST_PER_DIMENSION, _FEWEST_OF_MODE = 5, 64
 """Draws for each dimension below which a covariance is not fitted to them where the curvature is known, and draws of
 one mode of several below which it keeps its component."""
@@ -51,17 +48,6 @@ def map_of_base(draws: HostRows) -> Component | None:
         again = fitted.map.forward(fitted.map.inverse(draws).noise).points
         is_exact = np.allclose(again, draws, rtol=1e-6, atol=1e-6 * np.std(draws, axis=0).min())
     return fitted if is_exact else None
-
-
-def drivers_of(component: Component) -> tuple[int, ...]:
-    """Coordinates on which the scales of most others depend in a map of the base, the strongest first."""
-    slopes = slopes_of(component.map)
-    if slopes is None:
-        return ()
-    driven = np.sum(slopes != 0, axis=0) / (len(slopes) - 1)
-    order = np.argsort(-driven)[:_MOST_DRIVERS]
-    permute: Any = component.map.layers[1]
-    return tuple(int(permute.order[j]) for j in order if driven[j] > _LEAST_DRIVEN)
 
 
 def fit_each(base: Reference, pilot: Pilot, images: Images) -> tuple[tuple[Component, ...], np.ndarray] | None:

@@ -18,8 +18,6 @@ from .proposers import (
     Chains,
     Climbers,
     Drivers,
-    DriversOfBase,
-    DriversOfChains,
     KnownModes,
     MapOfBase,
     MissedModes,
@@ -31,12 +29,12 @@ from .proposers import (
 from .state import Search
 
 PLAN = (
-    ((KnownModes, Climbers), (Refined,)),
-    # Draws from the base may show only the strongest driver, or none. Better draws show the others.
-    ((DriversOfBase, Neck, MapOfBase, Chains, Base), (Scans, Drivers, Refined, Drivers)),
+    ((KnownModes, Climbers), (Drivers, Refined)),
+    # The base may show only the strongest driver, or none. Better draws show the others.
+    ((Drivers, Neck, MapOfBase, Chains, Base), (Scans, Drivers, Refined, Drivers)),
 )
 """Proposers of a first path, of which the first that succeeds is the last, and those that then improve it."""
-LAST = (Chains, DriversOfChains, MissedModes, Shapes)
+LAST = (Chains, Drivers, MissedModes, Shapes)
 """Proposers that complete the path, however it was found."""
 
 

@@ -126,7 +126,8 @@ class Search:
         self.settled = False
         """Whether a fit to draws would lose what the best path has."""
         self.check: Confirmation | None = None
-        self.drivers: tuple[int, ...] = ()
+        self.drivers: tuple[tuple[int, ...], ...] = ()
+        """Sets of coordinates for which references were fitted."""
         self.base_component: Component | None = None
         """The map of the base."""
         self.chains: Any = None

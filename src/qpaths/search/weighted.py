@@ -7,25 +7,25 @@ import numpy as np
 from ..core import Stream, log_ess, quiet
 from ..kernels import AbstractKernel
 from ..paths import AbstractPath
-from ..references import Component, Design
+from ..references import Component, Hierarchy
 from ..rows import Evaluator, evaluator_of
 from ..stats import tail_index
 
 POOREST, GOOD, ENOUGH, FINE = 0.005, 0.2, 0.5, 0.8
 """Effective share of draws below which a fit is not worth a pilot, above which it is good enough, above which its draws
 need only weights, and above which another round would gain little."""
-_NUM_DRAWS, _NUM_ROUNDS = 2048, 2
+_NUM_DRAWS, _NUM_ROUNDS = 2048, 3
 _HEAVIEST = 0.6
 """Tail index of the weights above which they are not trusted alone."""
 
 
 @quiet()
-def weighted_fit(design: Design, evaluator: Evaluator, stream: Stream) -> tuple[Component, float, int]:
-    """The best fit to a design and to draws from an earlier fit, the effective share of its draws, and evaluations."""
-    component, best_share, num_values = design.fit(), -1.0, 0
+def weighted_fit(fit: Hierarchy, evaluator: Evaluator, stream: Stream) -> tuple[Component, float, int]:
+    """Return the best of a fit and fits to its weighted draws, the effective share of its draws, and evaluations."""
+    best, best_share, num_values = fit.component, -1.0, 0
     for number in range(_NUM_ROUNDS):
-        rows = component.draw(stream.fold(number), _NUM_DRAWS)
-        log_prob = component.log_prob(rows)
+        rows = fit.component.draw(stream.fold(number), _NUM_DRAWS)
+        log_prob = fit.component.log_prob(rows)
         log_weights = evaluator.values(rows).log_target - log_prob
         # Neither NaN nor +inf, which a model may have where it overflows.
         log_weights = np.where(log_weights < np.inf, log_weights, -np.inf)
@@ -34,10 +34,10 @@ def weighted_fit(design: Design, evaluator: Evaluator, stream: Stream) -> tuple[
         is_good = np.isfinite(log_prob).all() and np.isfinite(log_weights).any()
         share = float(np.exp(log_ess(log_weights))) / len(rows) if is_good else 0.0
         if share > best_share:
-            best, best_share = component, share
-        if share > GOOD or share < POOREST / 10:
+            best, best_share = fit.component, share
+        if share > FINE or share < POOREST / 10:
             break
-        component = design.and_draws(rows, log_weights).fit()
+        fit = fit.refitted(rows, log_weights)
     return best, best_share, num_values
 
 

@@ -9,7 +9,7 @@ import qpaths as qp
 from qpaths.core.arrays import HostStream
 from qpaths.remarks import Source
 from qpaths.search.proposers import from_chains as chains
-from qpaths.search.proposers.from_chains import Chains, DriversOfChains, moved_chains
+from qpaths.search.proposers.from_chains import Chains, moved_chains
 from qpaths.search.start import choose_start
 from qpaths.search.state import Search
 
@@ -48,7 +48,6 @@ def test_they_suit_many_dimensions_and_long_paths():
     few, many = (search_of(lambda x: jnp.sum(norm.logpdf(x)), d) for d in (4, 20))
     assert not Chains().suits(few)
     assert Chains().suits(many)
-    assert not DriversOfChains().suits(many)  # without draws
     many.chains = np.zeros((0, 20)), np.zeros((0, 20))
     assert not Chains().suits(many)  # once is enough
     cheap = search_of(lambda x: jnp.sum(norm.logpdf(x)), 20, max_cost=20_000.0)

@@ -2,9 +2,7 @@
 
 from .from_ascents import Climbers as Climbers
 from .from_chains import Chains as Chains
-from .from_chains import DriversOfChains as DriversOfChains
 from .from_drivers import Drivers as Drivers
-from .from_drivers import DriversOfBase as DriversOfBase
 from .from_known import KnownModes as KnownModes
 from .from_known import MissedModes as MissedModes
 from .from_prior import Base as Base

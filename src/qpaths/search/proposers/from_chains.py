@@ -13,7 +13,6 @@ from .. import shares
 from ..choices import can_map
 from ..fits import NUM_OF_BASE
 from ..state import Found, Proposal, Proposer, Search
-from .from_drivers import from_drivers
 from .refined import Refined
 
 _MANY, _LONG = 16, 1.5
@@ -71,20 +70,6 @@ class Chains(Proposer):
             search.ask(Refined())
             return search.found
         return search.confirmed_by_base(found)
-
-
-class DriversOfChains(Proposer):
-    """Optima and curvature at values of the drivers that draws of chains show."""
-
-    source = Source.DRIVERS
-
-    def suits(self, search: Search) -> bool:
-        return search.chains is not None and search.is_worth_more()
-
-    def propose(self, search: Search) -> Proposal | Refusal | None:
-        assert search.chains is not None
-        rows, scores = search.chains
-        return from_drivers(search, rows, scores, search.found[1])
 
 
 def _num_moves(search: Search) -> int:

@@ -57,7 +57,7 @@ class Shapes(Proposer):
         base: Any = path.base
         if not is_fitted(base) or not base.is_mapped or len(base.components) > 1 or base.components[0].wells:
             return False
-        if base.components[0].num_drivers:  # drivers need their heavy tails
+        if base.components[0].drivers:  # they have a mixture of their own
             return False
         return pilot.reached and num_shaped(search.evaluator.dimension) + 2 * NUM_WEIGHTED <= search.left
 
