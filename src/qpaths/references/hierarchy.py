@@ -32,7 +32,7 @@ _NUM_PROBED = 6
 """Points at which drivers, and the zeros of the Hessian, are looked for."""
 _EXPLAINED, _PER_DIMENSION = 0.2, 5
 """Share of the variance of the log size of scores that a direction must explain, and draws for each dimension."""
-_FIRST, _EACH_ROUND, _MOST_ROUNDS, _FEWEST_ROUNDS = 8, 12, 20, 2
+_FIRST, _EACH_ROUND, _MOST_ROUNDS, _FEWEST_ROUNDS = 8, 12, 20, 8
 """Values of the drivers in the first round and in each other one, for each driver; rounds at most, and those that must
 be affordable."""
 _EXPLORING, _LONGEST, _JITTER = 0.2, 2.5, 0.3
@@ -304,7 +304,8 @@ class _Search:
         if 2 * width * _NUM_PROBED < self.max_gradients:
             self._look_for_zeros()
         each = _EXPECTED_NEWTON * 2 * self.sparsity.num_directions
-        if _FEWEST_ROUNDS * _EACH_ROUND * num * each > self.max_gradients:
+        first = _FIRST * num * (_MAX_ROUNDS + _PATIENCE * 2 * self.sparsity.num_directions)
+        if first + _FEWEST_ROUNDS * _EACH_ROUND * num * each > self.max_gradients:
             return None
         mean, factor = _moments(self.values, None)
         optima = self._optima(mean + 2 * _heavy(stream.fold(0), _FIRST * num, num) @ factor.T, None)

@@ -128,6 +128,7 @@ class Search:
         self.check: Confirmation | None = None
         self.drivers: tuple[tuple[int, ...], ...] = ()
         """Sets of coordinates for which references were fitted."""
+        self.spent_on_drivers = 0
         self.base_component: Component | None = None
         """The map of the base."""
         self.chains: Any = None

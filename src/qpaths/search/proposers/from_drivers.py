@@ -65,11 +65,12 @@ class Drivers(Proposer):
             is_driven = is_driven or (bool(name) and name is not ROTATED)
             if not name or name in search.drivers or (name is ROTATED and is_driven):
                 continue
-            most = int(min(shares.DRIVERS * search.max_cost, search.left) / 2)
+            most = int(min(shares.DRIVERS * search.max_cost - search.spent_on_drivers, search.left) / 2)
             design_stream, fit_stream = search.stream.fold(200 + 10 * search.num_pilots + number).split(2)
             drivers, draws, rotation, is_exact = candidate
             fit, num = fit_hierarchy(search.evaluator, draws, drivers, most, design_stream, rotation, is_exact)
             search.spend_gradients(num)
+            search.spent_on_drivers += 2 * num
             if fit is None:
                 continue
             search.drivers += (name,)
