@@ -51,7 +51,7 @@ class Student(NamedTuple):
 
     def log_prob_and_slope(self, noise: Rows) -> tuple[Vector, Rows]:
         xp, df, dimension = namespace(noise), self.df, noise.shape[1]
-        squared = xp.einsum("nd,nd->n", noise, noise)
+        squared = xp.einsum("ij,ij->i", noise, noise)
         constant = (
             math.lgamma(0.5 * (df + dimension)) - math.lgamma(0.5 * df) - 0.5 * dimension * math.log(math.pi * df)
         )

@@ -24,16 +24,17 @@ class DataFeatures(NamedTuple):
 class DataPath(AbstractPath[DataFeatures]):
     """`log base + sum_k c_k(beta) l_k`, with a power of its own for the log-likelihood `l_k` of each block of data.
 
-    By default the blocks enter in turn, each in a part `1 / K` of the path (Chopin, 2002). At the betas of `ends` a
-    whole number of blocks is in, so a run with `FixedSchedule(path.ends)` has the log evidence after each block in
-    `result.stats["log_evidence"]`. Other powers temper all blocks at once, scale the likelihood by its power, or take
-    data out: with the posterior as the base, the row `[-1.0]` at the end removes what `log_likelihoods` returns.
+    By default the blocks follow one after the other, each in a part `1 / K` of the path (Chopin, 2002). At the betas
+    of `ends` a whole number of blocks is in, so a run with `FixedSchedule(path.ends)` has the log evidence after each
+    block in `result.stats["log_evidence"]`. Other powers temper all blocks at once, scale the likelihood by its
+    power, or take data out: with the posterior as the base, the row `[-1.0]` at the end removes what
+    `log_likelihoods` returns.
 
     Args:
         base: The prior, or any normalized density that can be sampled.
         log_likelihoods: A function of one point that returns a vector with the log-likelihood of each block.
         powers: A row of powers for each knot, at equal distances in beta; the first row must be zero. None lets the
-            blocks enter in turn.
+            blocks enter one after the other.
 
     The densities between must have a finite integral, which nothing checks: removing data from a posterior can leave an
     improper one.

@@ -175,7 +175,7 @@ class Pool:
 
 
 def _unlike(positions: Starts, values: Float[np.ndarray, " s"]) -> list[int]:
-    """Return ends of which no two are obviously the same: at nearly one height, and nearly one place."""
+    """Return ends of which no two are plainly the same: at nearly one height, and nearly one place."""
     spread = np.maximum(np.ptp(positions, axis=0), 1e-300)
     chosen: list[int] = []
     for i in range(len(positions)):
