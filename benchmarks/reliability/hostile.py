@@ -569,6 +569,7 @@ def main():
     parser.add_argument("--only", default="", help="run the cases whose names have this in them")
     parser.add_argument("--fast", action="store_true", help="run every third case")
     parser.add_argument("--here", action="store_true", help="run all in this process, which is faster")
+    parser.add_argument("--log", type=Path, help="a file of rows, from which an interrupted run goes on")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
     chosen = [i for i, one in enumerate(CASES) if arguments.only in one.name][:: 3 if arguments.fast else 1]
@@ -576,14 +577,28 @@ def main():
         import jax
 
         jax.config.update("jax_enable_x64", True)
-    rows, counts = [], collections.Counter()
+    log = arguments.log
+    done = [json.loads(line) for line in log.read_text().splitlines()] if log is not None and log.exists() else []
+    rows, known = [], {row[0]: row for row in done}
     for i in chosen:
-        got, text, seconds = outcome(CASES[i]) if arguments.here else apart(i)
-        passed = got in CASES[i].wanted
-        counts[got, passed] += 1
-        rows.append((CASES[i].name, " or ".join(CASES[i].wanted), got, text, seconds, passed))
-        if not passed:
-            print(json.dumps(rows[-1]), flush=True)
+        if CASES[i].name not in known:
+            got, text, seconds = outcome(CASES[i]) if arguments.here else apart(i)
+            row = [
+                CASES[i].name,
+                " or ".join(CASES[i].wanted),
+                got,
+                text[:300],
+                round(seconds, 1),
+                got in CASES[i].wanted,
+            ]
+            known[CASES[i].name] = row
+            if log is not None:
+                with open(log, "a") as file:
+                    file.write(json.dumps(row) + "\n")
+            if not row[-1]:
+                print(json.dumps(row), flush=True)
+        rows.append(known[CASES[i].name])
+    counts = collections.Counter(row[2] for row in rows)
     print(f"{len(rows)} cases, {sum(not row[-1] for row in rows)} not as wanted: {dict(counts)}")
     if arguments.write:
         names = (name.replace("|", "/").encode("unicode_escape").decode() for name, *_ in rows)

@@ -280,6 +280,10 @@ class Finding(Kind):
         "the sampler of the base (prior) returned the same value of {coordinates} in all of {num} draws: draw with "
         "`jax.random` and the key, since NumPy's random numbers are drawn only once when JAX traces the sampler"
     )
+    DISCRETE = (
+        "the sampler of the base (prior) returned only {num} different values of {coordinates} in {total} draws, which "
+        "have no density: sum over discrete values in the likelihood, or give a `kernel` that moves them"
+    )
     OUTSIDE = "the base (prior) has density zero at {num} of {total} draws from its sampler: check the bounds of both"
     PILOT_FELL_SHORT = (
         "the pilot did not get from the base to the target in {cost:,} evaluations: give a larger budget, or a base "
@@ -384,6 +388,7 @@ class Finding(Kind):
 _WRONG = (
     *(Finding.NOT_FINITE, Finding.NOTHING_REACHED, Finding.NOT_NORMALIZED, Finding.FLAT),
     *(Finding.SAMPLER, Finding.JACOBIAN, Finding.DEPENDENCE, Finding.FROZEN, Finding.OUTSIDE),
+    Finding.DISCRETE,
     Finding.MANY_FAULTS,
 )
 """Findings after which the answer is not that of the model, whatever the standard error says."""

@@ -314,3 +314,19 @@ def test_what_is_no_number_is_an_error_also_where_faults_are_rejected(as_a_user)
             qp.evidence(**model, log_likelihood=lambda x: wrong)
     with pytest.raises(ValueError, match="`faults` must be 'reject' or 'raise', got 'ignore'"):
         qp.evidence(**model, log_likelihood=lambda x: 0.0, faults="ignore")
+
+
+def test_a_sampler_of_few_values_has_no_density(key):
+    """A normal density with a sampler of three values. A kernel of the user's own may move such values."""
+
+    def log_prior(x):
+        return jax.scipy.stats.norm.logpdf(x).sum()
+
+    def sample(key):
+        return jax.random.choice(key, jnp.array([-1.2, 0.0, 1.2]), (2,))
+
+    (finding,) = _probe(key, log_prior, sample).findings
+    assert (finding.kind, finding.num) == (Finding.DISCRETE, 3)
+    evaluator = _evaluator(log_prior, sample, square, "jax")
+    found = probe(evaluator, stream_of(key, host=True), is_continuous=False).findings
+    assert Finding.DISCRETE not in [finding.kind for finding in found]

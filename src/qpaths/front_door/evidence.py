@@ -180,7 +180,7 @@ def evidence(
     file = file_of(checkpoint, problem.path, problem.kernel, evaluator.layout, key)
     check_not_on_simplex(evaluator, check_stream)
     with spread_over(executor), in_units_of(problem.model), rejecting(rejected):
-        seen = probe(evaluator, check_stream)
+        seen = probe(evaluator, check_stream, kernel is None)
         said = () if problem.model is None else problem.model.notes
         seen = seen._replace(
             findings=[*seen.findings, *(one for one in said if isinstance(one.kind, Finding))],

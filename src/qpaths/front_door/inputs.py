@@ -26,6 +26,8 @@ _MOST_OF_BASE = 0.5
 """Share of its own draws at which the base may fail."""
 _NUM_PACED = 128
 """Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
+_FEW_VALUES = 0.1
+"""Share of different values among the draws of a number, below which it is not continuous."""
 _FAR = 1e4
 """Ranges of the draws from the base, at which a target that has not changed is flat."""
 _OVERLAP = 0.05
@@ -109,11 +111,12 @@ def _trace(density: DensityLike, name: str, point: Point) -> str:
 
 
 @quiet()
-def probe(evaluator: Evaluator, stream: Stream) -> Probe:
+def probe(evaluator: Evaluator, stream: Stream, is_continuous: bool = True) -> Probe:
     """Look for mistakes in the sampler and the base, and for a likelihood that ignores a part, at draws from the base.
 
     The order matters: a density that is not deterministic, and a sampler that always returns one point, are errors; a
-    sampler that is wrong makes the base look unnormalized; and everything else is reported in addition.
+    sampler that is wrong makes the base look unnormalized; and everything else is reported in addition. A kernel of the
+    user's own may move discrete numbers: then the space is not known to be continuous.
     """
     draw, check, sampler = stream.split(3)
     positions = to_host(evaluator.draw(draw, _NUM_DRAWN))
@@ -122,7 +125,13 @@ def probe(evaluator: Evaluator, stream: Stream) -> Probe:
     features, faults = _values(evaluator, positions)
     check_deterministic(evaluator, few, features)
     prior = base_alone(evaluator)
-    findings = sampler_findings(prior, positions, sampler)
+    different = np.array([len(np.unique(column)) for column in positions.T])
+    few_values = np.flatnonzero((different > 1) & (different < _FEW_VALUES * len(positions)))
+    if few_values.size and is_continuous:
+        names = listed(few_values, coordinate_names(evaluator.layout))
+        findings = [Finding.DISCRETE(coordinates=names, num=int(different[few_values[0]]), total=len(positions))]
+    else:
+        findings = sampler_findings(prior, positions, sampler)
     mass = None if findings else log_mass(prior, positions, check)
     if mass is not None:
         findings.append(Finding.NOT_NORMALIZED(log_mass=mass[0], error=mass[1]))
