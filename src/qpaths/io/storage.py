@@ -104,9 +104,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             if path.parent.is_dir():
                 temporary.unlink(missing_ok=True)  # a link of this name would be written through
                 os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-                _keep(temporary, before)
+                if before is not None:
+                    with contextlib.suppress(OSError):  # only root may give files away
+                        os.chown(temporary, before.st_uid, before.st_gid)
+                    temporary.chmod(stat.S_IMODE(before.st_mode))
             yield temporary
-            _keep(temporary, before)
             # Without this a power failure can leave the new name with none of the new bytes.
             with open(temporary, "ab") as file:
                 os.fsync(file.fileno())
@@ -114,15 +116,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
         finally:
             with contextlib.suppress(OSError):  # its folder may be what is missing
                 temporary.unlink(missing_ok=True)
-
-
-def _keep(temporary: Path, before: os.stat_result | None) -> None:
-    """Give a file the owner and the mode of the one that it will replace, as far as the system allows."""
-    if before is not None:
-        with contextlib.suppress(OSError):
-            os.chown(temporary, before.st_uid, before.st_gid)
-        with contextlib.suppress(OSError):
-            os.chmod(temporary, stat.S_IMODE(before.st_mode))
 
 
 def read(
@@ -138,47 +131,36 @@ def read(
     `verify(value)` raises if the value is none that is ever written. The header is read before anything else.
     """
     with _opened(path) as archive:
-        return _value_in(path, archive, kinds, codec, check, verify)
-
-
-def _value_in(
-    path: str | os.PathLike[str],
-    archive: Any,
-    kinds: tuple[str, ...],
-    codec: Codec,
-    check: Callable[[dict[str, str]], None] | None,
-    verify: Callable[[Any], None] | None,
-) -> Any:
-    if "header" not in archive.files:
-        raise ValueError(f"{_name(path)} is not a file of qpaths: it has no header. Give a file that qpaths wrote.")
-    with _complaint(path):
-        sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
-        if sizes["header"] > _LARGEST_HEADER:
-            raise ValueError(f"its header expands to {sizes['header']:,} bytes")
-        header = json.loads(str(archive["header"]))
-        form, version, kind = header["format"], header["version"], header["kind"]
-    if form != FORMAT:
-        raise ValueError(f"{_name(path)} is not a file of qpaths: its format is {form!r}, not {FORMAT!r}.")
-    if version != VERSION:
-        raise ValueError(
-            f"{_name(path)} is in version {version} of the format, and this is version {VERSION}: read it with "
-            f"qpaths {header.get('qpaths')}, which wrote it."
-        )
-    if kind not in kinds:
-        use = _USES.get(kind, "it has another use")
-        raise ValueError(f"{_name(path)} holds a {kind}, and {' or '.join(kinds)} is wanted here: {use}.")
-    if check is not None:
+        if "header" not in archive.files:
+            raise ValueError(f"{_name(path)} is not a file of qpaths: it has no header. Give a file that qpaths wrote.")
         with _complaint(path):
-            settings = header["settings"]
-        check(settings)
-    with _complaint(path):
-        said, expanded = header.get("bytes", os.stat(path).st_size), sum(sizes.values()) - sizes["header"]
-        if expanded > said + _OVERHEAD * len(sizes):
-            raise ValueError(f"it expands to {expanded:,} bytes, and says {said:,}")
-        value = codec.decode(header["tree"], archive)
-        if verify is not None:
-            verify(value)
-        return value
+            sizes = {info.filename.removesuffix(".npy"): info.file_size for info in archive.zip.infolist()}
+            if sizes["header"] > _LARGEST_HEADER:
+                raise ValueError(f"its header expands to {sizes['header']:,} bytes")
+            header = json.loads(str(archive["header"]))
+            form, version, kind = header["format"], header["version"], header["kind"]
+        if form != FORMAT:
+            raise ValueError(f"{_name(path)} is not a file of qpaths: its format is {form!r}, not {FORMAT!r}.")
+        if version != VERSION:
+            raise ValueError(
+                f"{_name(path)} is in version {version!r} of the format, and this is version {VERSION}: read it with "
+                f"qpaths {header.get('qpaths')}, which wrote it."
+            )
+        if kind not in kinds:
+            use = _USES.get(kind, "it has another use")
+            raise ValueError(f"{_name(path)} holds a {kind}, and {' or '.join(kinds)} is wanted here: {use}.")
+        if check is not None:
+            with _complaint(path):
+                settings = header["settings"]
+            check(settings)
+        with _complaint(path):
+            said, expanded = header.get("bytes", os.stat(path).st_size), sum(sizes.values()) - sizes["header"]
+            if expanded > said + _OVERHEAD * len(sizes):
+                raise ValueError(f"it expands to {expanded:,} bytes, and says {said:,}")
+            value = codec.decode(header["tree"], archive)
+            if verify is not None:
+                verify(value)
+            return value
 
 
 def to_jax(tree: PyTree) -> PyTree:

@@ -28,13 +28,11 @@ _PARTS = {
     "collapse": "a long step",
     "tail": "beyond largest weight",
     "lag": "lag of particles",
-    "scores": "mean scores",
-    "virials": "mean virials",
     "drift": "drift of draws",
     "scans": "scans for modes",
     "uncovered": "known modes",
 }
-"""Names of the parts of a standard error."""
+"""What to call parts of a standard error whose own names say too little."""
 _BEYOND = 6.0
 """Median deviations from the middle beyond which an island is drawn at the edge."""
 
@@ -110,7 +108,7 @@ def _plot_weights(result: Result, ax: Any) -> np.ndarray:
     known, error = ErrorParts(**(result.error_parts or {})), float(result.log_evidence_se)
     hidden = "between" if known.within > known.between else "within"  # the larger of the two counts
     sizes = {name: abs(float(size)) for name, size in known._asdict().items() if name != hidden}
-    sizes = {_PARTS[name]: size for name, size in sizes.items() if size > 0.01 * error}
+    sizes = {_PARTS.get(name, name): size for name, size in sizes.items() if size > 0.01 * error}
     parts.barh(list(sizes)[::-1], list(sizes.values())[::-1], color=_COLOR, height=0.5)
     parts.set_ylim(-1.2, max(len(sizes), 2) - 0.4)
     parts.axvline(error, color=_SECOND, label="standard error")
