@@ -1,6 +1,7 @@
 """The front door: right answers, honest errors where it cannot be right, and clear words for what is wrong."""
 
 import inspect
+import math
 import re
 import time
 import warnings
@@ -491,6 +492,14 @@ def test_draws_without_the_tails_of_the_target_drift():
     found, _ = drift_of_draws(recipe, cut, spent, np.inf, stream)
     np.testing.assert_allclose(found.error, -np.log1p(-np.exp(-2)), rtol=0.5)  # 14 % of the mass is far out
     assert drift_of_draws(recipe, cut, spent, 1000.0, stream) == (Drift(), Cost())
+
+
+@pytest.mark.usefixtures("as_a_user")
+def test_an_infinite_limit_is_none():
+    """A call without an end would be the answer to `budget=inf`."""
+    assert Limits.of(math.inf, None, None) == Limits(math.inf, math.inf, 0.005)
+    assert Limits.of(None, math.inf, None) == Limits.of(None, None, None)
+    assert Limits.of(math.inf, 3.0, None) == Limits.of(None, 3.0, None)
 
 
 def test_bad_input(model):

@@ -52,8 +52,8 @@ class Limits(NamedTuple):
             raise ValueError(
                 f"`budget` must be at least {_SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
             )
-        if budget is None and seconds is None and standard_error is None:
-            return Limits(float(BUDGET), math.inf, STANDARD_ERROR)
+        if standard_error is None and all(value in (None, math.inf) for value in (budget, seconds)):
+            return Limits(float(budget or BUDGET), math.inf, STANDARD_ERROR)  # also with an infinite budget it ends
         return Limits(float(budget or math.inf), float(seconds or math.inf), float(standard_error or 0.0))
 
     def paced(self, evaluations: int, seconds: float, elapsed: float, spent: int = 0) -> "Limits":
