@@ -175,7 +175,8 @@ assert abs(max(found.log_evidence for found in wells) - exact) < 4 * max(found.l
 # %% [markdown]
 # What showed it: a second key. The answers differed by 0.15 nats with standard errors of 0.002, and their draws lay in
 # different numbers of wells. What all islands of a run have missed together, no spread between them can show. Lost mass
-# makes an answer too low, so of two that disagree the higher one is nearer to the truth.
+# makes an answer too low, so of two that disagree the higher one is nearer to the truth. It happens less often now, and
+# it can still happen.
 #
 # **Eight schools, from draws of NUTS.** Version 0.1 said "-1e75 +- nan, sound". A log scale stands in an exponential, so
 # the log density falls to huge negative values far from the draws, and the bridge ended there.
