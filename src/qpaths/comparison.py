@@ -25,7 +25,7 @@ else:
 _SURE = 2.0
 """Standard errors by which a log Bayes factor must differ from 0."""
 _NUM_DRAWS = 4000
-"""Of the log evidences within their errors, for the intervals of the probabilities."""
+"""Draws of the log evidences within their errors, for the intervals of the probabilities."""
 _HEADER = ("model", "log evidence", "se", "log BF to best", "se", "probability", "90% interval", "verdict")
 
 
@@ -57,7 +57,7 @@ class Comparison:
     log_prior: Column
     """Log prior probabilities of the models."""
     levels: tuple[str, ...]
-    """Of the verdicts: sound, doubtful or wrong; empty where there is none."""
+    """Levels of the verdicts: sound, doubtful or wrong; empty where there is none."""
 
     def log_bayes_factor(self, first: str, second: str) -> tuple[float, float]:
         """Return the log evidence of the first model minus that of the second, and its standard error."""

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     Backend: TypeAlias = Literal["jax", "numpy"]
 else:
     Backend: TypeAlias = str  # other words get an error of ours
-"""Whether the functions of a density are traced by JAX or called with NumPy arrays."""
+"""The library that calls the functions of a density: JAX traces them, NumPy calls them with arrays."""
 
 
 @runtime_checkable
 class DensityLike(Protocol):
-    """What a path needs of an endpoint: `log_prob(x)`, one number for one point.
+    """Describe what a path needs of an endpoint: `log_prob(x)`, one number for one point.
 
     An endpoint that can be sampled also has `sample(key)`, one exact draw from the normalized density. Endpoints are
     pytrees: their arrays can change without recompilation.
@@ -143,12 +143,12 @@ def check_backend(backend: Any) -> None:
 
 
 def is_numpy(density: Any) -> bool:
-    """Whether a density is evaluated by NumPy functions."""
+    """Return whether a density is evaluated by NumPy functions."""
     return getattr(density, "backend", "jax") == "numpy"
 
 
 def has_gradient(density: Any) -> bool:
-    """Whether a density has a gradient: JAX differentiates its own if it can, a NumPy density must bring one."""
+    """Return whether a density has a gradient: JAX differentiates its own if it can, a NumPy density must bring one."""
     return density.gradient is not None if is_numpy(density) else not getattr(density, "is_blind", False)
 
 

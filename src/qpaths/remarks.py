@@ -1,4 +1,4 @@
-"""What a run says about itself: what was chosen and why, why it stopped, what looks unreliable, and the verdict.
+"""Say what a run knows about itself: what was chosen and why, why it stopped, what looks unreliable, and the verdict.
 
 A remark is a record: its kind, and the numbers that belong to it. The sentences are all in this file, and
 `str(remark)` fills in the numbers. No other code holds such sentences, and none reads them: control flow looks at
@@ -17,7 +17,7 @@ from .core import is_traced
 
 
 class Level(enum.StrEnum):
-    """What to think of an answer.
+    """Name what to think of an answer.
 
     `sound` says that no check found a problem, not that there is none: see [How wrong is my
     evidence?](tutorials/how_wrong.md).
@@ -33,12 +33,12 @@ class Level(enum.StrEnum):
 
     @property
     def exit_code(self) -> int:
-        """Of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
+        """Exit code of `qpaths evidence`: 0, 3 or 4. Code 2 is for errors, 130 and 143 for interrupts."""
         return {Level.SOUND: 0, Level.DOUBTFUL: 3, Level.WRONG: 4}[self]
 
 
 class Source(enum.StrEnum):
-    """Where a start of the path comes from."""
+    """Name where a start of the path comes from."""
 
     BASE = "the base"
     PRIOR = "the base in the coordinates of a map of it"
@@ -51,7 +51,7 @@ class Source(enum.StrEnum):
 
 
 class Shape(enum.StrEnum):
-    """What a start of the path is."""
+    """Describe a start of the path."""
 
     STUDENT = "a Student-t distribution"
     CURVED = "a curved distribution"
@@ -81,7 +81,7 @@ class Refusal(enum.StrEnum):
 
 
 class Confirmation(enum.StrEnum):
-    """Whether a run from the base confirmed the mass that ascents found."""
+    """Say whether a run from the base confirmed the mass that ascents found."""
 
     CONFIRMED = "a short run from the base found no other mode"
     NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
@@ -141,7 +141,7 @@ class Kind(enum.Enum):
 
 
 class Note(Kind):
-    """What was chosen, and why."""
+    """Say what was chosen, and why."""
 
     FROM_BASE = Sentence(
         "annealed from the base{where}, along a path of length {length:.1f}", where=", in the coordinates of {mapped}"
@@ -233,7 +233,7 @@ class Stop(Kind):
 
 
 class Finding(Kind):
-    """What looks unreliable; the first part is the observation, the last what to do about it."""
+    """Say what looks unreliable; the first part is the observation, the last what to do about it."""
 
     NOT_FINITE = (
         "`{name}` is {value}, which says nothing about the answer: check whether a log density overflows far from the "
@@ -381,7 +381,7 @@ class Finding(Kind):
 
     @property
     def level(self) -> Level:
-        """How bad it is."""
+        """Return how bad it is."""
         return Level.WRONG if self in _WRONG else Level.DOUBTFUL
 
 
@@ -395,7 +395,7 @@ _WRONG = (
 
 
 class DrawsNote(Kind):
-    """What `qpaths.evidence_from_draws` did with the draws."""
+    """Say what `qpaths.evidence_from_draws` did with the draws."""
 
     BRIDGED = (
         "bridge sampling between {num} draws in {num_chains} chains and {num_proposed} of fitted references; each "
@@ -405,7 +405,7 @@ class DrawsNote(Kind):
 
 
 class AfterNote(Kind):
-    """What was made of a result afterwards."""
+    """Say what was made of a result afterwards."""
 
     UPDATED = (
         "carried from the draws without the new data, in {num_steps} steps; the log predictive density of the new data "
@@ -421,7 +421,7 @@ class AfterNote(Kind):
 
 
 class DrawsFinding(Kind):
-    """What looks unreliable in an estimate from draws."""
+    """Say what looks unreliable in an estimate from draws."""
 
     MISSED_MODE = (
         "the draws miss a mode: an ascent from {where} ended at {point}, far from all draws, where the log density is "
@@ -497,7 +497,7 @@ class Remark:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What `qpaths.evidence` says about its answer. `str(verdict)` is the text.
+    """Hold what `qpaths.evidence` says about its answer. `str(verdict)` is the text.
 
     `level` is "sound" if there are no findings, and otherwise that of the worst finding, "doubtful" or "wrong". The
     command `qpaths evidence` ends with the exit code of the level. [The verdict](evidence.md#the-verdict) lists all

@@ -16,7 +16,7 @@ Named = dict[str, Any]
 _FAR, _FARTHER = 40.0, 60.0
 """Coordinates at which a parameter with two bounds is at the upper one."""
 _SHAPE = 6.0
-"""Of the gamma distribution of half the squared distance from the origin. With 1 the plane would be normal."""
+"""Shape of the gamma distribution of half the squared distance from the origin. With 1 the plane would be normal."""
 
 
 def on_circles(model: Any, periodic: Sequence[str | int]) -> Any:

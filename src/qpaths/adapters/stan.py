@@ -32,11 +32,11 @@ Constrained = Float[np.ndarray, " k"]
 
 _CHAINS, _FEWEST_MOVES, _MOST_MOVES, _LEAPFROG = 16, 60, 300, 8
 _SECONDS = 3.0
-"""Of chains for the base, if the program is slow."""
+"""Number of chains for the base, if the program is slow."""
 _RADIUS, _TRIES = 2.0, 200
 """Starts are uniform in this box, as Stan's are, and so many draws are tried for each."""
 _WIDER, _DF = 2.0, 4.0
-"""How many times wider than the draws of the chains the base is, and its degrees of freedom."""
+"""Factor by which the base is wider than the draws of the chains, and its degrees of freedom."""
 _ACCEPTED = 0.8
 _CANARY = "parameters { real mu; } model { mu ~ normal(0, 1); }"
 _MOST_SHIFT = 1e-6

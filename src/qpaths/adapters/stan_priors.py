@@ -1,4 +1,4 @@
-"""What a Stan program leaves out of the normalization of its priors, found by running parts of the program.
+"""Find what a Stan program leaves out of the normalization of its priors, by running parts of the program.
 
 For each parameter the statements that are its prior make a program of their own, whose density is integrated over the
 parameter by quadrature, with all else fixed. Whatever cannot be told apart in this way is left alone.

@@ -1,4 +1,4 @@
-"""What can be asked after the evidence: draws, other priors, new data, left-out data, many data sets.
+"""Answers to what is asked after the evidence: draws, other priors, new data, left-out data, many data sets.
 
 The names are those of `__init__.pyi`. Each is imported when it is first used.
 """

@@ -1,4 +1,4 @@
-"""What a result keeps of its model in memory, and densities that follow from it."""
+"""Keep the model of a result in memory, and make the densities that follow from it."""
 
 import dataclasses
 import hashlib

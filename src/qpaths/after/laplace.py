@@ -24,7 +24,7 @@ _FARTHEST, _FLATTEST = 4.0, 0.1
 a normal prior."""
 _LENGTHS = (1.0, 0.4, 0.1, 0.01)
 _SHARES = 0.05, 0.15, 0.8
-"""Of the prior, of the distributions at the modes, and of the fitted one in the draws that count."""
+"""Shares of the prior, of the distributions at the modes, and of the fitted one in the draws that count."""
 _SHRUNK, _NARROWER = 10.0, 0.85
 """Pilot draws that the curvature at the best mode counts for in the fit, and the square of a factor: tails of the
 Student-t distribution make up for it."""

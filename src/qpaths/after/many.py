@@ -192,7 +192,7 @@ def evidence_many(
 
 @dataclasses.dataclass
 class _Table:
-    """What is known so far: a row for each data set with an answer."""
+    """Collect what is known so far: a row for each data set with an answer."""
 
     rows: dict[int, Any]
     cost: Cost

@@ -1,4 +1,4 @@
-"""What a result of `evidence` can be asked about its model."""
+"""Keep in a result of `evidence` what can be asked about its model."""
 
 from typing import Any
 

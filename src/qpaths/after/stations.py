@@ -14,7 +14,7 @@ from .carry import Carried, Ensemble, carry
 from .given import Given
 
 _LEAST, _MOST_SHAPE = 0.4, 0.5
-"""What must be left of the effective sample size, and a Pareto index, for draws to be reweighted and not carried."""
+"""The least effective sample size, and the largest Pareto index, for draws to be reweighted and not carried."""
 _CHUNK = 1024
 
 
@@ -57,7 +57,7 @@ def _of_station(factor: Any, x: Point, data: Any) -> Any:
 
 
 class Visit(NamedTuple):
-    """What is known at a station."""
+    """Hold what is known at a station."""
 
     ensemble: Ensemble
     shape: float

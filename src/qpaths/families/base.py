@@ -1,4 +1,4 @@
-"""What a family is: natural and moment parameters, free energy, and how two members mix in either of them."""
+"""Define a family: natural and moment parameters, free energy, and how two members mix in either of them."""
 
 import abc
 from typing import Any, TypeAlias
@@ -48,7 +48,7 @@ class AbstractFamily(eqx.Module):
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """What all members of the family share, by name."""
+        """Return what all members of the family share, by name."""
         return {}
 
     @abc.abstractmethod
@@ -202,7 +202,7 @@ def power_mean_member(base: Any, target: Any, beta: ScalarLike, delta: ScalarLik
 
 
 def is_same_family(a: Any, b: Any) -> bool:
-    """Whether two members are of one family; what is traced counts as unequal."""
+    """Return whether two members are of one family; what is traced counts as unequal."""
     if type(a) is not type(b) or not is_concrete((a.fixed, b.fixed)):
         return False
     return all(np.array_equal(value, b.fixed[name]) for name, value in a.fixed.items())

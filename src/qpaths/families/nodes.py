@@ -1,4 +1,4 @@
-"""Where integrals are evaluated: double-exponential quadrature in one and more dimensions, and Monte Carlo."""
+"""Choose points for integrals: double-exponential quadrature in one and more dimensions, and Monte Carlo."""
 
 from typing import Any
 

@@ -33,7 +33,7 @@ _MOST_ERROR, _FEWEST = 0.5, 100
 
 
 class CallState(NamedTuple):
-    """How far a call has come.
+    """Record how far a call has come.
 
     Attributes:
         recipe: What the pilots found.
@@ -55,7 +55,7 @@ CLASSES = (
     *(GeometricPath, QPath, Reference, Component),
     *(value for value in vars(maps).values() if isinstance(value, type)),
 )
-"""What a file may hold, besides the user's own kernel and points."""
+"""Classes that a file may hold, besides the user's own kernel and points."""
 
 
 def file_of(

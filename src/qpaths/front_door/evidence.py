@@ -54,7 +54,7 @@ _MINOR = 0.01
 """Nats up to which a missed part of the target, which the standard error counts, is a note and no finding. Of stored
 runs with such a part alone 10 of 10 are right within 1.6 standard errors (`benchmarks/results/proportion.md`)."""
 _AGAIN_SHARE = 0.3
-"""Of the budget, what must be left for another search when the draws miss known modes."""
+"""Share of the budget that must be left for another search when the draws miss known modes."""
 _CHAINS, _FEWEST_DISTRIBUTIONS = 64, 17
 
 

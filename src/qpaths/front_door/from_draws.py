@@ -29,7 +29,7 @@ Matrix = Float[np.ndarray, "_ d"]
 Values = Float[np.ndarray, " _"]
 
 _WIDER, _WIDE_DF, _FALLBACK_DF = 5.0, 3.0, 5.0
-"""How many times wider than the draws the wide distribution is, its degrees of freedom, and those of a last resort."""
+"""Factor by which the wide distribution is wider than the draws, its degrees of freedom, and those of a last resort."""
 _MOST_SPLITS = 3
 NUM_STARTS, _NUM_OWN, _MAX_ROUNDS, _GAIN = 64, 8, 60, 1e-4
 _SAME, _UNLIKE, _FEWEST_THERE, _RARE = 0.2, 3.0, 20, 0.05
@@ -330,7 +330,7 @@ def _check_values(log_target: np.ndarray, layout: Layout, rows: np.ndarray) -> N
 
 
 class _Bridge(NamedTuple):
-    """What one half of the draws says."""
+    """Hold what one half of the draws says."""
 
     value: float
     error: float

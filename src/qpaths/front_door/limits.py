@@ -1,4 +1,4 @@
-"""What a call of `evidence` has spent, when it stops, and how its budget is split."""
+"""Count what a call of `evidence` has spent, decide when it stops, and split its budget."""
 
 import math
 import numbers
@@ -21,8 +21,8 @@ _PARTICLES, _FEWEST = 512, 200
 _WEIGHTED = 2048
 """The most particles of an island where a single step gives them weights."""
 _CHECKS_SHARE, _SCANS_SHARE, _MANY = 0.13, 0.05, 80_000
-"""Of the budget, kept for checks: draws that are moved on and scans that look for missed modes, or scans alone where
-the budget is too small to move draws on."""
+"""Shares of the budget that are kept for checks: draws that are moved on and scans that look for missed modes, or scans
+alone where the budget is too small to move draws on."""
 NUM_PROBES, NUM_JUMPS = 256, 64
 """Points at which hard bounds of the target are looked for, and draws near which jumps of it are."""
 SCORES_COST = Cost(target=NUM_PROBES) + Cost.gradients(3 * NUM_JUMPS)
@@ -65,7 +65,7 @@ class Limits(NamedTuple):
 
     @property
     def finite_budget(self) -> int:
-        """What the pilots take as the budget where there is none in evaluations, or less time than it takes."""
+        """Return what pilots take as the budget where there is none in evaluations, or less time than it takes."""
         budget = BUDGET if math.isinf(self.budget) else int(self.budget)
         return int(min(budget, max(self.affordable, _SMALLEST_BUDGET)))
 

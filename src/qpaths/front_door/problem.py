@@ -349,12 +349,12 @@ def first_fault(faults: Faults, layout: Layout, model: Model | None) -> str:
 
 
 class Problem(NamedTuple):
-    """What a call of `evidence` is about."""
+    """Hold what a call of `evidence` is about."""
 
     path: AbstractPath[Any]
     kernel: AbstractKernel[Any]
     reference: bool
-    """Whether a reference may take the place of the base."""
+    """True if a reference may take the place of the base."""
     model: Model | None
     """The model with variables by name, if it is one."""
     likelihood: LogLikelihood | None

@@ -67,7 +67,7 @@ class Conditional(AbstractLayer):
     pulls: Pulls | None
     solver: Float[AnyArray, "d d"] | None
     ends: tuple[int, ...] = eqx.field(static=True)
-    """Where the blocks end."""
+    """Ends of the blocks."""
 
     @staticmethod
     def of(

@@ -310,7 +310,7 @@ def evaluate_lower(
 
 @dataclasses.dataclass(frozen=True)
 class _Work:
-    """What a device does with its observations: the direction of the chains, and all that is no array of them."""
+    """Tell a device what to do with its observations: the direction of the chains, and all that is no array of them."""
 
     run: Callable[..., DecoderBounds]
     leaves: tuple[Any, ...]

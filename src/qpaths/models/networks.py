@@ -20,7 +20,7 @@ from ..paths import AbstractPath, GeometricPath, QPath
 
 @runtime_checkable
 class Decoder(Protocol):
-    """What a generative model must offer to be evaluated: the likelihood of an observation, and draws of one.
+    """Describe what a generative model must offer to be evaluated: the likelihood of an observation, and draws of one.
 
     One latent point and one observation at a time; the library vectorizes. A decoder that is a pytree (an equinox
     module) can change its weights without recompiling. The prior of the latent point is given apart from it.
@@ -388,7 +388,7 @@ def posterior_path(
 
 
 class DecoderProblem(eqx.Module):
-    """What all observations share: the model, the path to its posteriors, and where it begins.
+    """Hold what all observations share: the model, the path to its posteriors, and where it begins.
 
     `problem(x)` is the path to the posterior of one observation. See [Many observations](models.md#many-observations).
     All observations must have one shape.

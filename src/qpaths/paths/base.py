@@ -1,4 +1,4 @@
-"""What an annealing path is: the contract, and the base class of pointwise paths.
+"""Define annealing paths: the contract, and the base class of pointwise paths.
 
 A path through the members of a family derives from `AbstractParametricPath` in `parametric.py`.
 """
@@ -71,7 +71,7 @@ class AbstractPath(Module, Generic[Features]):
 
     @abc.abstractmethod
     def features(self, x: Point) -> Features:
-        """What the path needs to know about `x` to give its density at every beta."""
+        """Return what the path needs to know about `x` to give its density at every beta."""
 
     @abc.abstractmethod
     def log_density_from(self, beta: RealLike, features: Features) -> FloatArray:
@@ -109,7 +109,7 @@ class AbstractPath(Module, Generic[Features]):
 
     @property
     def is_pointwise(self) -> bool:
-        """Whether the features are the two log densities of a point, so that beta and q are arithmetic on numbers."""
+        """Return whether the features are the two log densities of a point, so that beta and q are plain arithmetic."""
         return False
 
     def sample_base(self, key: PRNGKey) -> Point:

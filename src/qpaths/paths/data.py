@@ -14,7 +14,7 @@ from .knots import along, as_table, combined, slope_along
 
 
 class DataFeatures(NamedTuple):
-    """What a `DataPath` needs to know about a point."""
+    """Hold what a `DataPath` needs to know about a point."""
 
     log_base: FloatArray
     log_likelihoods: FloatArray

@@ -13,7 +13,7 @@ from .base import AbstractPath, inside
 
 
 class MemberFeatures(NamedTuple):
-    """What a parametric path needs to know about a point: the point, and its log densities at the two ends."""
+    """Hold what a parametric path needs to know about a point: the point, and its log densities at the two ends."""
 
     x: FloatArray
     log_base: FloatArray

@@ -323,7 +323,7 @@ def _distinct(tops: Climbed, scale: Scale) -> list[int]:
 
 
 def _is_curved(precision: Scale, spread: Float[np.ndarray, " d"]) -> bool:
-    """Whether the target falls off in every direction, not too slowly for the base's spread."""
+    """Return whether the target falls off in every direction, not too slowly for the base's spread."""
     if precision.ndim == 1:
         return bool((precision * spread**2 > _FLATTEST).all())
     scaled = precision * spread * spread[:, None] - _FLATTEST * np.eye(len(spread))

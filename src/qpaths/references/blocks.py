@@ -35,7 +35,7 @@ _COMMON = 0.98
 _ALONG = 0.999
 """Cosine of the angle to a coordinate above which a direction is this coordinate."""
 _NUM_COMBINED, _NUM_STARTS, _LARGEST_SEARCH, _EXACT = 8, 8, 16, 1e-6
-"""Of the search for a driver: combinations of Hessians, starts, dimensions at most, and commutators, squared and
+"""Limits of the search for a driver: combinations of Hessians, starts, dimensions at most, and commutators, squared and
 compared with the matrices, below which a direction is one."""
 
 

@@ -90,7 +90,7 @@ def climbable(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[
 
 
 class End(enum.IntEnum):
-    """How an ascent ended."""
+    """Name how an ascent ended."""
 
     UNDER_WAY = 0
     CONVERGED = 1
@@ -100,14 +100,14 @@ class End(enum.IntEnum):
 
 
 class Climbed(NamedTuple):
-    """Where ascents ended; the first axis is the start."""
+    """Hold where ascents ended; the first axis is the start."""
 
     position: Starts
     value: Values
     gradient: Starts
     end: Int[np.ndarray, " s"]
     num_evaluations: int
-    """Of the gradient."""
+    """Evaluations of the gradient."""
 
 
 class _History:
@@ -123,7 +123,7 @@ class _History:
         self.inverse[:, rows] = 0.0
 
     def add(self, rows: Int[np.ndarray, " k"], step: Starts, change: Starts) -> None:
-        """Where the density curves down along the step; elsewhere the pair would say nothing."""
+        """Return where the density curves down along the step; elsewhere the pair would say nothing."""
         product = np.sum(step * change, axis=1)
         size = np.sqrt(np.sum(step**2, axis=1) * np.sum(change**2, axis=1))
         good = product > 1e-8 * size
@@ -238,7 +238,7 @@ class _Ascent:
         self.end[rows[self.num_outside[rows] > _MOST_OUTSIDE]] = End.HARD_BOUND
 
     def _finish(self, rows: Int[np.ndarray, " k"], risen: Values, rounding: Values) -> None:
-        """What is at the top, and what is too far away to come back.
+        """Return what is at the top, and what is too far away to come back.
 
         An ascent that starts at the top learns no curvature there: its steps are rounding errors.
         """
@@ -273,7 +273,7 @@ def joined(parts: list[Climbed]) -> Climbed:
 def minus_hessians(
     slopes_at: Callable[[Starts], Starts], points: Starts, steps: Float[np.ndarray, " d"] | Starts
 ) -> Float[np.ndarray, "s d d"]:
-    """Of a log density at some points, by differences of its gradient at `2 d` points around each, all in one call.
+    """Return Hessians of a log density by differences of its gradient at `2 d` points around each, all in one call.
 
     The steps are the same for all points, or one row for each.
     """

@@ -22,7 +22,7 @@ _HEAVIEST, _LIGHTEST = 5.0, 10.0
 _CONSPICUOUS = 4.5
 """Correlation in standard errors above which a term is tried."""
 _MOST_TERMS = 6
-"""Of each kind for one coordinate."""
+"""Most terms of each kind for one coordinate."""
 _GAIN = 0.05
 """Nats per draw, on draws that were left out, for which a curved map is preferred to a linear one."""
 _MOST_GAIN = 10.0
@@ -205,7 +205,7 @@ def _without_linear(v: HostRows) -> HostRows:
 
 
 def _drivers(correlations: Matrix, num: int) -> Float[np.ndarray, " d"]:
-    """How much each column drives others, less how much it is driven."""
+    """Return how much each column drives others, less how much it is driven."""
     strength = np.where(np.abs(correlations) * num**0.5 > _CONSPICUOUS, correlations**2, 0.0)
     np.fill_diagonal(strength, 0.0)
     return strength.sum(axis=0) - strength.sum(axis=1)

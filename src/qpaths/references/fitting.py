@@ -27,7 +27,7 @@ above 4.8 in less than 1 of 100 clouds that are uniform, the worst case (`benchm
 _FEWEST_DISTINCT = 20
 """Rows that differ, below which copies count."""
 _BINS, _WIDTHS = 24, (1, 2, 3, 5)
-"""Of the histograms, and of peaks and valleys in bins."""
+"""Number of bins of the histograms, and widths of peaks and valleys in bins."""
 
 
 class Fit(NamedTuple):
@@ -111,7 +111,7 @@ def degrees_of_freedom(white: HostRows) -> float:
 
 
 def looks_bimodal(white: HostRows) -> bool:
-    """Whether some projection of the rows has a deep valley between two peaks, which no skewness and no tail makes.
+    """Return whether a projection of the rows has a deep valley between two peaks, which skewness and tails never make.
 
     The projections are the directions that the moments single out, and the fixed points of projection pursuit that
     start from them, `w <- E[z (w'z)^2]` for skewness and `w <- E[z (w'z)^3] - 3 w` for kurtosis. Where rows are few for
@@ -133,7 +133,7 @@ def looks_bimodal(white: HostRows) -> bool:
 
 
 def _valleys(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
-    """How clear the clearest valley in the histogram of each row is, in standard deviations; 0 where none is deep.
+    """Return how clear the clearest valley in the histogram of each row is, in standard deviations; 0 if none is deep.
 
     Of a peak, a valley and another peak, all intervals, the density in the valley is at least that in one of the peaks
     where there is a single mode, whatever its shape. So the count in the valley has at most a binomial tail.
@@ -161,7 +161,7 @@ def _valleys(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, " k"]:
 
 
 def has_groups(rows: HostRows) -> bool:
-    """Whether some coordinate of the rows has a deep valley between two peaks."""
+    """Return whether some coordinate of the rows has a deep valley between two peaks."""
     return bool(np.max(_valleys(np.asarray(rows, float).T)) > _CLEAR)
 
 

@@ -57,7 +57,7 @@ class Sample(NamedTuple):
     weights: Values
     """They add up to one."""
     effective: float
-    """How many independent draws they are worth."""
+    """Return how many independent draws they are worth."""
     log_evidence: float
 
     @staticmethod

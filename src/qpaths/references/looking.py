@@ -20,9 +20,9 @@ _ROUNDS, _FREE_ROUNDS, _GAIN = 12, 60, 1e-5
 _FINE = 20.0
 """Deviations of a mode that the base is wide, from which on a coordinate has strata."""
 _WIDTH = 4.0
-"""Of a stratum, in deviations of the modes while all other coordinates stay."""
+"""Width of a stratum, in deviations of the modes while all other coordinates stay."""
 _SHARE = 0.4
-"""Of the gradients that are left, for one profile."""
+"""Share of the gradients that are left for one profile."""
 _NUM_KNOTS, _FEWEST_FOR_SLOPE, _NUM_TYPICAL = 65, 6, 16
 """Quantiles of the base, modes from which on widths may change along a coordinate, and modes that say what is fine."""
 _SETTLED, _MOST_PARENTS = 0.03, 12

@@ -42,12 +42,12 @@ class Mode(NamedTuple):
         return float(self.value + 0.5 * len(self.position) * math.log(2 * math.pi) - 0.5 * log_determinant)
 
     def distance(self, rows: Starts) -> Float[np.ndarray, " s"]:
-        """Of some points, in the scale of the curvature."""
+        """Return distances of some points, in the scale of the curvature."""
         away = rows - self.position
         return np.sqrt(np.abs(np.mean(times(away, self.precision) * away, axis=1)))
 
     def deviation(self) -> Float[np.ndarray, " d"]:
-        """Of each coordinate, while the others stay."""
+        """Return the deviation of each coordinate, while the others stay."""
         diagonal = self.precision if self.precision.ndim == 1 else np.diag(self.precision)
         return diagonal**-0.5
 

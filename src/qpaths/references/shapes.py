@@ -19,7 +19,7 @@ from .wells import fit_mixtures, scan
 _NUM_SCANS, _NUM_POINTS, _NUM_FINE = 8, 64, 400
 """Draws through which scans go, points of a scan, and points between them."""
 _LEAST_REACH, _MOST_REACH, _CENTER = 25.0, 100.0, 2.0
-"""How far scans go at least and at most, and up to where their points are dense."""
+"""Least and most reach of scans, and the distance up to which their points are dense."""
 _NOTHING = 700.0
 """Nats below the highest density at which there is nothing."""
 

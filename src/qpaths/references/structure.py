@@ -1,4 +1,4 @@
-"""What is known of the coordinates of a target: groups that belong together, and maps that leave the density as it is.
+"""Find structure in the coordinates of a target: groups that belong together, and maps that leave the density as it is.
 
 Labels of a mixture, hidden units and the signs of factors can be exchanged without a change of the density. Such maps
 are looked for among those that names and shapes suggest, and tested at draws of the base.
@@ -25,7 +25,7 @@ _MOST_TAIL = 2
 
 Group = Int[np.ndarray, " k"]
 Signed = Float[np.ndarray, " d"]
-"""Where each coordinate of an image comes from, counted from 1, with a sign."""
+"""The coordinate from which each one of an image comes, counted from 1, with a sign."""
 
 
 class Structure(NamedTuple):

@@ -31,7 +31,7 @@ _DIP, _SMALLEST, _FEWEST_POINTS = 1.0, 0.003, 3.0
 _NUM_PARTS, _NUM_EM, _WIDER, _WIDE_SHARE = 6, 200, 1.02, 0.03
 """Parts of a mixture, steps of their fit, by how much they are widened, and the share of a wider density."""
 _MOST_NUMBERS = 2**22
-"""Of all points that are evaluated together."""
+"""Most numbers of all points that are evaluated together."""
 _DF = 30.0
 _PER_DIMENSION = 10
 """Draws for each dimension from which on the correlations of the other coordinates are fitted."""
@@ -92,7 +92,7 @@ def grid(draws: Draws, base_draws: Draws, num: int) -> Grid:
 
 
 def _where_mass_is(points: Grid, log_density: Grid) -> Float[np.ndarray, "_ _"]:
-    """As many points as a second scan has, from the first to the last of the given ones near which there is mass."""
+    """Return as many points as a second scan has, from the first to the last given one that has mass nearby."""
     has_mass = log_density > np.max(log_density, axis=1, keepdims=True) - _EMPTY
     first = np.maximum(np.argmax(has_mass, axis=1) - 1, 0)
     last = np.minimum(points.shape[1] - np.argmax(has_mass[:, ::-1], axis=1), points.shape[1] - 1)
@@ -134,7 +134,7 @@ def _values(evaluator: Evaluator, through: Draws, points: Grid, coordinates: Any
 
 
 def _widths(points: Grid) -> Grid:
-    """Of the stretch around each point of a grid."""
+    """Return the length of the stretch around each point of a grid."""
     return np.gradient(points, axis=-1)
 
 
@@ -174,7 +174,7 @@ def modes(log_density: Float[np.ndarray, " g"], points: Float[np.ndarray, " g"],
 
 
 def is_resolved(mass: Float[np.ndarray, " _"]) -> bool:
-    """Whether a mode spreads over enough points of a grid for its mass to be known."""
+    """Return whether a mode spreads over enough points of a grid for its mass to be known."""
     return bool(np.sum(mass) ** 2 > _FEWEST_POINTS * np.sum(mass**2))
 
 

@@ -76,7 +76,7 @@ class Candidate(eqx.Module):
 
 
 class Measured(NamedTuple):
-    """What chains with some candidate did, averaged over the problems; the chains are the last axis of the weights."""
+    """Hold what chains with a candidate did, averaged over the problems; chains are the last axis of the weights."""
 
     log_weights: Float[np.ndarray, "problems chains"]
     acceptance: Float[np.ndarray, " groups"]
@@ -84,7 +84,7 @@ class Measured(NamedTuple):
     increment: Float[np.ndarray, " groups"]
     """Mean log increment of the weights over each group."""
     variance: Float[np.ndarray, " groups"]
-    """Of the log increment of each group, over the chains of a problem."""
+    """Variance of the log increment of each group, over the chains of a problem."""
     spread: Float[np.ndarray, "groups d"]
     """Variance of each coordinate over the chains of a problem, at the end of each group."""
     discrepancy: Float[np.ndarray, " groups"] | None
@@ -97,7 +97,7 @@ class Measured(NamedTuple):
 
     @property
     def shortfall(self) -> float:
-        """How far the mean log weight stays below the log evidence, by the spread of the chains of one problem."""
+        """Return how far the mean log weight stays below the log evidence, by the spread of a problem's chains."""
         return float(np.mean(np.asarray(log_mean_exp(self.log_weights)) - np.mean(self.log_weights, axis=1)))
 
     @property
@@ -118,7 +118,7 @@ class Problems(NamedTuple):
     target_samples: Point | None
     num_chains: int
     at_once: AtMost | None = None
-    """How many problems are measured at once."""
+    """Return how many problems are measured at once."""
 
     @property
     def num(self) -> int:
@@ -169,7 +169,7 @@ def _measure_part(
 
 
 def _together(parts: list[Measured]) -> Measured:
-    """What was measured on all problems, from what was on some at a time."""
+    """Return what was measured on all problems, from what was on some at a time."""
     if len(parts) == 1:
         return parts[0]
     nums = [len(part.log_weights) for part in parts]
@@ -184,7 +184,7 @@ def _measured(one_way: Any, lost: Any, ends: np.ndarray) -> Measured:
 
 
 def _from_the_end(ends: np.ndarray) -> np.ndarray:
-    """Where the same groups end for chains in the other direction."""
+    """Return where the same groups end for chains in the other direction."""
     return np.append(ends[-1] - ends[:-1][::-1], ends[-1])
 
 

@@ -126,7 +126,7 @@ def best_of(trials: list[Trial]) -> Trial:
 
 
 def rough_candidate(path_of: Any, problems: Problems, kernel: HMC) -> Candidate:
-    """Where the search starts when nothing is known: a linear schedule and one step size."""
+    """Return where the search starts when nothing is known: a linear schedule and one step size."""
     layout = layout_of(path_of(jax.tree.map(lambda leaf: leaf[0], problems.data)))
     betas = np.linspace(0.0, 1.0, _ROUGH)
     step_size = np.full(_ROUGH, layout.dimension**-0.25, layout.dtype)
@@ -136,7 +136,7 @@ def rough_candidate(path_of: Any, problems: Problems, kernel: HMC) -> Candidate:
 
 
 class Search(NamedTuple):
-    """What is tried: numbers of leapfrog steps; shares of the momentum, spreads and values of 1 - q but the first."""
+    """Candidates: numbers of leapfrog steps; shares of the momentum, spreads and values of 1 - q but the first."""
 
     leapfrogs: tuple[int, ...] = LEAPFROGS
     persistences: tuple[float, ...] = PERSISTENCES
@@ -160,7 +160,7 @@ def _short(num_gradients: int) -> int:
 
 
 def _rough(start: Candidate, short: int, search: Search) -> Candidate:
-    """Where the search starts; chains that are no longer than those of a rough run are tried out as they are."""
+    """Return where the search starts; chains that are no longer than those of a rough run are tried out as they are."""
     if _num_gradients(start) < short:
         return start
     return with_leapfrog(start, search.splits(short)[-1], short)

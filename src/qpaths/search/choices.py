@@ -1,4 +1,4 @@
-"""What was tried as a start of the path, what was chosen, and why."""
+"""Record what was tried as a start of the path, what was chosen, and why."""
 
 import math
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from ..remarks import Confirmation, Finding, Note, Refusal, Remark, Shape, Sourc
 from .pilot import Pilot
 
 BASE_SHARE = 0.05
-"""Of the base in a reference."""
+"""Share of the base in a reference."""
 _MOST_SHIFTED, _WIDEST = 4.0, 5.0
 """Shift and standard deviation of draws, in units of the curvature at an optimum, beyond which the two disagree."""
 SCANNED = 2
@@ -77,7 +77,7 @@ class Choice(NamedTuple):
 
     @property
     def notes(self) -> tuple[Remark, ...]:
-        """What was chosen and why."""
+        """Return what was chosen and why."""
         used = self.used
         if used.source in (Source.BASE, Source.PRIOR):
             mapped = "a map of it" if used.source is Source.PRIOR else None
@@ -92,7 +92,7 @@ class Choice(NamedTuple):
 
     @property
     def findings(self) -> tuple[Remark, ...]:
-        """What looks unreliable about it."""
+        """Return what looks unreliable about it."""
         found = []
         if self.used.num_modes > 1 and self.check is not Confirmation.CONFIRMED:
             found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
@@ -112,17 +112,17 @@ def from_base(path: AbstractPath[Any], base: Any) -> AbstractPath[Any]:
 
 
 def is_fitted(base: Any) -> bool:
-    """Whether a path begins at something that was fitted, and not at the base, in whatever coordinates."""
+    """Return whether a path begins at something that was fitted, and not at the base, in whatever coordinates."""
     return isinstance(base, Reference) and base.share < 1
 
 
 def can_map(kernel: AbstractKernel[Any]) -> bool:
-    """Whether the kernel moves particles in the coordinates of the evaluator alone."""
+    """Return whether the kernel moves particles in the coordinates of the evaluator alone."""
     return isinstance(kernel, HMC | RandomWalk)
 
 
 def neck(pilot: Pilot) -> Refusal | None:
-    """Whether the draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
+    """Return whether draws spread far more than the curvature at the optimum, in whose coordinates the pilot ran."""
     if not isinstance(pilot.annealing.evaluator.densities, MappedDensities):
         return None
     noise = np.asarray(pilot.state.particles.position)
@@ -131,6 +131,6 @@ def neck(pilot: Pilot) -> Refusal | None:
 
 
 def less_mass(before: Pilot, after: Pilot) -> Refusal | None:
-    """Whether the second pilot finds less mass than the first, beyond noise."""
+    """Return whether the second pilot finds less mass than the first, beyond noise."""
     loss = before.mass[0] - after.mass[0]
     return Refusal.LESS_MASS if loss > 3 * math.hypot(before.mass[1], after.mass[1]) + 0.02 else None

@@ -41,7 +41,7 @@ class Equalized(NamedTuple):
     num_rounds: int
 
     def num_for(self, divergence: float) -> int:
-        """How many distributions bring the mean log weight of AIS within `divergence` nats of the log evidence.
+        """Return how many distributions bring the mean log weight of AIS within `divergence` nats of the log evidence.
 
         Equal steps of total length L lose `L^2 / (2 (num - 1))` where the kernel mixes; SMC with N particles then has a
         standard error of `sqrt(2 divergence / N)`.

@@ -32,7 +32,7 @@ _FEWEST_PER_DIMENSION, _FEWEST_OF_MODE = 5, 64
 """Draws for each dimension below which a covariance is not fitted to them where the curvature is known, and draws of
 one mode of several below which it keeps its component."""
 _LEAST_SHARE = 0.01
-"""Of a mode of several."""
+"""Least share of a mode of several."""
 
 
 def map_of_base(draws: HostRows) -> Component | None:

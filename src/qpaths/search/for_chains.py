@@ -23,7 +23,7 @@ _START_EFFORT = 8
 
 
 class Start(NamedTuple):
-    """Where the search begins: the kernel, whether a reference may take the place of the base, and a q to keep."""
+    """Hold where the search begins: the kernel, whether a reference may take the place of the base, and a q to keep."""
 
     kernel: AbstractKernel[Any] | None = None
     reference: bool = True
@@ -115,7 +115,7 @@ def _allowed(search: Search, start: Candidate, group: Problems) -> Search:
 
 
 def _recipe(path: Any, before: Recipe | None, found: Candidate, measured: Measured, cost: Cost) -> Recipe:
-    """What was found, with notes on it."""
+    """Hold what was found, with notes on it."""
     chosen: Any
     notes: tuple[Remark, ...] = ()
     if before is None:

@@ -23,7 +23,7 @@ from .weighted import ENOUGH, weights_alone
 _HARD = 2.5
 """Length of a path after which another search with more particles is worth more than islands."""
 _STEP_LENGTH = 0.5
-"""Of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
+"""Length of one step of the schedule: an effective sample size of exp(-1/4), about 80 %."""
 _ENOUGH_PARTICLES = 16384
 """Particles of all islands, four batches of eight with 512 each, which come before more steps than fresh draws would
 need."""
@@ -41,7 +41,7 @@ _SEEDS, _FEWEST = 2, 32
 
 
 class _Allowance:
-    """What pilots may still cost."""
+    """Return what pilots may still cost."""
 
     def __init__(self, total: int):
         self.left = total

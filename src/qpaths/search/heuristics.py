@@ -19,7 +19,7 @@ _LOG_RHO = (0.0, 18.0)
 
 
 class EssChoice(NamedTuple):
-    """What Algorithm 1 returns.
+    """Hold what Algorithm 1 returns.
 
     Attributes:
         delta: 1 - q.

@@ -36,9 +36,9 @@ class Pilot(NamedTuple):
     result: Result
     annealing: Annealing
     lengths: Float[AnyArray, " steps"]
-    """Of the steps between its betas."""
+    """Lengths of the steps between its betas."""
     num_moves: Float[AnyArray, " steps"]
-    """How often the particles were moved after each of them."""
+    """Number of moves of the particles after each of them."""
     kept: Float[AnyArray, " steps"]
     """Share of the path's derivative that all these moves have left."""
 
@@ -52,7 +52,7 @@ class Pilot(NamedTuple):
 
     @property
     def reached(self) -> bool:
-        """Whether it came to beta = 1 without a leap that lost most of the population."""
+        """Return whether it came to beta = 1 without a leap that lost most of the population."""
         return float(np.max(self.lengths)) < _LEAP
 
     @property

@@ -1,34 +1,34 @@
-"""How evaluations are shared out: one table for all pilots."""
+"""Share out evaluations: one table for all pilots."""
 
 PILOTS = 0.25
-"""Of the budget, for all pilots together."""
+"""Share of the budget for all pilots together."""
 AGAIN = 0.35
-"""Of the budget, for a second search with more particles where the first one leaves a long path."""
+"""Share of the budget for a second search with more particles where the first one leaves a long path."""
 CHECKS = 0.13
-"""Of the budget, kept for the checks of the final draws."""
+"""Share of the budget, kept for the checks of the final draws."""
 ASCENTS = 0.25
-"""Of what pilots may cost, for ascents."""
+"""Share of what pilots may cost for ascents."""
 CONFIRMING = 0.15
-"""Of what pilots may cost, for the short run from the base that looks for modes which ascents have missed."""
+"""Share of what pilots may cost for the short run from the base that looks for modes which ascents have missed."""
 CONFIRMING_SEVERAL = 0.3
 """The same where ascents found several modes."""
 CHAINS = 0.3
-"""Of what pilots may cost, for chains at the target."""
+"""Share of what pilots may cost for chains at the target."""
 DRIVERS = 0.3
-"""Of what pilots may cost, for optima at given values of drivers."""
+"""Share of what pilots may cost for optima at given values of drivers."""
 TRIAL = 0.12
-"""Of what pilots may cost, for the small runs that tell in which coordinates a run from the base is better."""
+"""Share of what pilots may cost for the small runs that tell in which coordinates a run from the base is better."""
 LINGERING = 0.2
-"""Of what a pilot may cost, up to which it moves more than once at a beta."""
+"""Share of what a pilot may cost, up to which it moves more than once at a beta."""
 FROM_BASE = 0.75
-"""Of what is left for pilots, for the run from the base."""
+"""Share of what is left for pilots for the run from the base."""
 SCANS = 0.4
-"""Of what is left for pilots, for scans along coordinates."""
+"""Share of what is left for pilots for scans along coordinates."""
 ROUND = 0.4
-"""Of what is left for pilots, for the moves of one round of refinement."""
+"""Share of what is left for pilots for the moves of one round of refinement."""
 BLOCKS = 0.1
-"""Of what is left for pilots, for Hessians."""
+"""Share of what is left for pilots for Hessians."""
 MODES_OF_BASE = 0.25
-"""Of what is left for pilots, for ascents that look for modes where the base is kept."""
+"""Share of what is left for pilots for ascents that look for modes where the base is kept."""
 PROBED = 0.2
-"""Of what is left for pilots, for draws that tell whether weights alone are good enough."""
+"""Share of what is left for pilots for draws that tell whether weights alone are good enough."""

@@ -44,9 +44,9 @@ _LONGEST = 1.1
 _GROWTH, _PER_DIMENSION, _MOST_PARTICLES = 3, 10, 4096
 """By how much the particles grow from round to round, how many a dimension needs, and how many they may become."""
 TRIAL_PARTICLES = 128
-"""Of the small runs that tell in which coordinates a run from the base is better."""
+"""Particles of the small runs that tell in which coordinates a run from the base is better."""
 CHECK_PARTICLES = 64
-"""Of the short run from the base that looks for mass which another start has missed."""
+"""Particles of the short run from the base that looks for mass which another start has missed."""
 FARTHEST = 150.0
 """Nats from the base to the target beyond which such a run would not arrive."""
 NUM_WEIGHTED = 1024
@@ -55,7 +55,7 @@ _SHORT_CURVED = 0.2
 """Length of a path from a curved reference that is not worth another round, since a slope that is a little off makes
 heavy weights far out."""
 _WILD = (Source.PRIOR, Source.DRIVERS)
-"""Where maps with scales that overflow far out come from. What is not a number there is not the model's fault."""
+"""Origins of maps with scales that overflow far out. What is not a number there is not the model's fault."""
 
 Found = tuple[AbstractPath[Any], Pilot]
 """A path and its pilot."""
@@ -67,9 +67,9 @@ class Proposal(NamedTuple):
     components: tuple[Component, ...]
     shares: np.ndarray
     settles: bool = False
-    """Whether later fits to draws would lose what this one has."""
+    """True if later fits to draws would lose what this one has."""
     judged_alone: bool = False
-    """Whether the length of the path before says nothing about this one."""
+    """True if the length of the path before says nothing about this one."""
 
     @classmethod
     def of(cls, component: Component, **settings: bool) -> "Proposal":
@@ -87,7 +87,7 @@ class Proposer(abc.ABC):
 
     source: ClassVar[Source]
     rounds: ClassVar[int] = 1
-    """How often it may propose, each time from better draws."""
+    """Number of times that it may propose, each time from better draws."""
 
     def suits(self, search: "Search") -> bool:
         """Return whether a proposal may help, and can be paid for."""
@@ -111,7 +111,7 @@ class Proposer(abc.ABC):
 
 
 class Search:
-    """What a search knows: the best path and its pilot, the attempts, and what is left of `max_cost` evaluations."""
+    """Hold what a search knows: the best path and its pilot, the attempts, and what is left of `max_cost`."""
 
     def __init__(
         self, path: AbstractPath[Any], kernel: AbstractKernel[Any], num_particles: int, stream: Stream, max_cost: float
@@ -124,7 +124,7 @@ class Search:
         self.num_pilots = 0
         self.best: Found | None = None
         self.settled = False
-        """Whether a fit to draws would lose what the best path has."""
+        """Return whether a fit to draws would lose what the best path has."""
         self.check: Confirmation | None = None
         self.drivers: tuple[tuple[int, ...], ...] = ()
         """Sets of coordinates for which references were fitted."""
@@ -136,7 +136,7 @@ class Search:
         self.first: Pilot | None = None
         """A run from the base that was made already."""
         self.neck: Found | None = None
-        """What ascents found where the draws spread far more than the curvature says."""
+        """Return what ascents found where the draws spread far more than the curvature says."""
         self.known: tuple[Mode, ...] = ()
         """All optima that were met, used or not."""
         self.structure: Structure | None = None
@@ -267,7 +267,7 @@ class Search:
         return shares.TRIAL * self.max_cost
 
     def is_better_mapped(self, component: Component) -> bool:
-        """Whether a small run from the base finds more mass in the coordinates of a map of it.
+        """Return whether a small run from the base finds more mass in the coordinates of a map of it.
 
         They suit a posterior that follows the prior (few data for each effect), the others one that follows the data.
         """

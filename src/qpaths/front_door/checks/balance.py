@@ -18,7 +18,7 @@ _ISLANDS_PER_DIMENSION = 10
 _UNBALANCED, _NARROW = 1e-5, 1e-4
 """Probabilities of noise below which scores are said not to balance, and draws to be narrower than the target."""
 _NEAR, _JUMP, _JUMPING = 0.2, 0.02, 0.04
-"""How near to draws jumps are looked for, in differences of draws; nats that are a jump, and their share."""
+"""Distance to draws within which jumps are looked for, in differences of draws; nats of a jump, and their share."""
 
 
 class Balance(NamedTuple):
@@ -37,7 +37,7 @@ class Balance(NamedTuple):
 
 
 def balance(evaluator: Evaluator, islands: Islands) -> Balance:
-    """Whether scores and virials average to zero over all draws, as they do for a target without hard bounds (Stein).
+    """Test that scores and virials average to zero over all draws, as for a target without hard bounds (Stein).
 
     Draws that end where the target does not (before the neck of a funnel, say) leave the score open at that end, even
     if every run ends there. A virial, `x score + 1`, is one less the variance of the draws over that of the target for
@@ -107,7 +107,7 @@ def _draws_with_mass(evaluator: Evaluator, islands: Islands) -> Float[np.ndarray
 
 
 def _has_jumps(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
-    """Whether the target changes by more than its gradient says between points near each other.
+    """Return whether the target changes by more than its gradient says between points near each other.
 
     It is then a function with steps, and the identity has a term at each of them.
     """
@@ -126,7 +126,7 @@ def _has_jumps(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
 
 
 def _is_bounded(evaluator: Evaluator, rows: Float[np.ndarray, "n d"]) -> bool:
-    """Whether the target has no mass at some points beyond the draws: the identity then has terms at the bound."""
+    """Return whether the target has no mass at some points beyond the draws, where the identity has further terms."""
     # Differences of draws reach beyond them in every direction in which they spread.
     beyond = rows + 3 * (np.roll(rows, 1, axis=0) - np.roll(rows, 2, axis=0))
     return bool((np.asarray(evaluator.values(beyond[:NUM_PROBES]).log_target) == -np.inf).any())

@@ -61,7 +61,7 @@ class Run:
 
     @property
     def effective(self) -> float:
-        """How many independent draws they are worth."""
+        """Return how many independent draws they are worth."""
         ancestors = float(np.sum(self.islands.stats["num_ancestors"], axis=0)[-1])
         return min(float(np.exp(log_ess(self.log_weights))), ancestors)
 
@@ -72,7 +72,7 @@ class Run:
 
 
 class Seen(NamedTuple):
-    """What a check, or several of them, have seen in the draws."""
+    """Collect what a check, or several of them, have seen in the draws."""
 
     findings: tuple[Remark, ...] = ()
     errors: Mapping[str, float] = MappingProxyType({})

@@ -14,7 +14,7 @@ from ...rows import evaluator_of
 from .base import Check, Run, Seen
 
 _SHARE, _LEAST = 0.1, 10_000.0
-"""Of the evaluations of a run, those with which its draws are moved on, and how many these are at least."""
+"""Share of the evaluations of a run with which its draws are moved on, and the least number of these."""
 _NUM_COMPARED = 4096
 """Draws of a run with moves with which those that are moved on are compared."""
 
@@ -22,7 +22,7 @@ _NUM_COMPARED = 4096
 def drift_of_draws(
     recipe: Recipe, islands: Islands, spent: Cost, num_left: float, stream: Stream
 ) -> tuple[Drift, Cost]:
-    """Whether the draws stay where they are when they are moved on; and the cost, at most what is left.
+    """Test that draws stay where they are when they are moved on; return also the cost, at most what is left.
 
     A tail or a ridge that every island reaches too rarely shows. A mode that no move leads to does not.
     """

@@ -18,7 +18,7 @@ _SIZES = ((3, 64), (2, 48))
 _LITTLE, _LITTLE_MORE = 0.03, 0.1
 """Share of the evaluations of a run that a first look may cost, and a closer one."""
 _NUM_CLOSER, _MOST_COORDINATES = 48, 8
-"""Of the closer look: scans, and coordinates."""
+"""Numbers of scans and of coordinates of the closer look."""
 _LEAST, _END, _SUSPICIOUS = 0.001, 0.002, 3.0
 """Mass of a mode that is of interest, share of the draws at each end of a coordinate, and how many times that share a
 first look may find there."""
@@ -51,7 +51,7 @@ class Missed(NamedTuple):
 def missed_modes(
     evaluator: Evaluator, islands: Islands, num_spent: int, num_left: float, stream: Stream
 ) -> tuple[Missed, int]:
-    """Whether draws would stay as they are if one coordinate were drawn again, given the others (a Gibbs step).
+    """Test that draws stay as they are if one coordinate is drawn again, given the others (a Gibbs step).
 
     Such a step leaves the target as it is. So the mean over draws of the probability with which it ends in some mode
     is the mass of that mode, and a mode that hardly any draw is in shows. So does the end of a coordinate that draws do
@@ -107,7 +107,7 @@ def missed_modes(
 
 
 def _is_suspect(scans: Scans, points: Line, ends: Line) -> bool:
-    """Whether some scan has several modes, or their mean has too much mass beyond nearly all draws."""
+    """Return whether some scan has several modes, or their mean has too much mass beyond nearly all draws."""
     each = masses(scans, points)
     beyond = np.mean(sum(np.sum(each[:, end], axis=1) for end in _beyond(points, ends)))
     return float(beyond) > _SUSPICIOUS * _END or any(len(modes(one, points, _LEAST)) > 1 for one in scans)

@@ -23,7 +23,7 @@ _CHAINS, _LEAPFROG, _FEWEST_MOVES = 32, 10, 40
 _WARM = 0.5
 """Share of the moves in which step size and scales are adapted."""
 _WINDOWS = 4
-"""How often scales are fitted to the moves before."""
+"""Number of times that scales are fitted to the moves before."""
 _ACCEPTED = 0.8
 _NEAR = 0.3
 """Distance of starts from the middle of the base, in deviations of its draws."""

@@ -14,7 +14,7 @@ from ..state import NUM_WEIGHTED, Found, Proposal, Proposer, Search
 from ..weighted import ENOUGH, FINE, POOREST, weights_alone
 
 _BETTER = 1.3
-"""How many times as many draws must be effective for noise of another shape."""
+"""Factor by which more draws must be effective for noise of another shape."""
 _DEFENSE = 0.2
 """Share of the noise with heavy tails that stays."""
 
