@@ -84,6 +84,7 @@ class Confirmation(enum.StrEnum):
     """Say whether a run from the base confirmed the mass that ascents found."""
 
     CONFIRMED = "a short run from the base found no other mode"
+    COMPLETED = "a short run from the base found further modes, which are used"
     NOT_REACHED = "a short run from the base did not reach the target, and confirms nothing"
     TOO_FAR = "the base is too far away for a run from it to confirm the mass"
 
@@ -304,6 +305,10 @@ class Finding(Kind):
     ROUTES = (
         "two searches for a start of the path found masses that differ by {apart:.2g} nats: one of them has missed a "
         "part of the target, and both may have; give a larger budget, or reparameterize the model"
+    )
+    SECOND = (
+        "a second search, which shares nothing with the first, found {apart:.2g} nats more mass: the draws miss a part "
+        "of the target; give a larger budget, or reparameterize the model"
     )
     SCORES = (
         "the target's scores do not average to zero over the draws ({imbalance:.2f} standard deviations): part of the "
@@ -558,6 +563,10 @@ class Verdict:
             praise = "the islands agree" + (", and moves are accepted" if moved else "")
             if isinstance(self.stopped.kind, DrawsNote):
                 praise = "both halves of the draws agree, and no mass was found where there are no draws"
-            lines.append(f"nothing looks unreliable: {praise}.")
+            checks = [remark.check for remark in self.chosen if remark.kind is Note.CHECKED]
+            if checks and not {Confirmation.CONFIRMED, Confirmation.COMPLETED} & set(checks):
+                lines.append(f"no check found a problem, but no second search for modes was possible: {praise}.")
+            else:
+                lines.append(f"nothing looks unreliable: {praise}.")
         lines.append(f"verdict: {self.level}.")
         return "\n".join(lines)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +10,16 @@ import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.core import Cost
+from qpaths.core.arrays import HostStream
+from qpaths.front_door.checks.base import Run
+from qpaths.front_door.checks.second import Second
 from qpaths.references.ascents import Mode
+from qpaths.references.components import Component
 from qpaths.references.known import Missing
-from qpaths.remarks import Finding, Level
+from qpaths.references.reference import Reference
+from qpaths.remarks import Confirmation, Finding, Level, Note, Stop, Verdict
+from qpaths.rows import evaluator_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:evidence")
 module = importlib.import_module("qpaths.front_door.evidence")
@@ -120,3 +128,78 @@ def test_known_modes_go_through_a_file(tmp_path):
     assert float(first.log_evidence) == float(again.log_evidence)
     assert float(first.log_evidence_se) == float(again.log_evidence_se)
     assert first.verdict.level == again.verdict.level
+
+
+class RunSoFar(Run):
+    """A run of which only some parts are there."""
+
+    left = 1e9
+
+    def __init__(self, **parts):
+        self.__dict__.update(parts)
+
+
+def run_with(notes, log_evidence, path=None, base=None):
+    """What a check sees of a run with an answer."""
+    path = qp.GeometricPath(BASE, qp.Density(wells)) if path is None else path
+    stream = HostStream((3,))
+    return RunSoFar(
+        evaluator=evaluator_of(path, stream, with_slopes=True),
+        kernel=qp.HMC(num_leapfrog=5),
+        recipe=SimpleNamespace(notes=notes, path=SimpleNamespace(base=base)),
+        islands=SimpleNamespace(pooled=(log_evidence, 0.01)),
+        spent=Cost(target=200_000),
+        stream=stream,
+    )
+
+
+SEVERAL = Note.FROM_REFERENCE(shape="", source="", share=0.05, length=1.0, num_modes=2)
+ALONE = Note.FROM_REFERENCE(shape="", source="", share=0.05, length=1.0, num_modes=None)
+
+
+def test_a_second_search_that_finds_more_mass_is_a_finding():
+    exact = np.log(4 * np.pi)
+    seen = Second().look(run_with((SEVERAL,), exact - 2))
+    (finding,) = seen.findings
+    assert finding.kind is Finding.SECOND
+    assert abs(finding.apart - 2) < 0.5
+    assert seen.errors["uncovered"] == finding.apart
+    assert 0 < seen.cost.total < 0.15 * 200_000
+
+
+def test_a_second_search_that_agrees_leads_to_all_modes():
+    seen = Second().look(run_with((SEVERAL,), np.log(4 * np.pi)))
+    assert not seen.findings
+    assert seen.agrees
+    near = [np.linalg.norm(seen.places - center, axis=1).min() < 2 for center in (0.0, FAR)]
+    assert all(near)
+
+
+def test_a_mode_that_a_run_from_the_base_has_confirmed_needs_no_second_search():
+    confirmed = (ALONE, Note.CHECKED(check=Confirmation.CONFIRMED))
+    assert Second().look(run_with(confirmed, 0.0)).cost.total == 0
+    alone = (ALONE, Note.CHECKED(check=Confirmation.TOO_FAR))
+    assert Second().look(run_with(alone, 0.0)).cost.total > 0
+
+
+def test_a_narrow_mode_in_two_dimensions_is_seen_by_draws_of_the_base():
+    def target(x):
+        narrow = jnp.sum(jax.scipy.stats.norm.logpdf(x, 2.0, 0.03))
+        return jnp.logaddexp(jnp.log(0.7) + narrow, jnp.log(0.3) + jnp.sum(jax.scipy.stats.norm.logpdf(x)))
+
+    path = qp.GeometricPath(BASE, qp.Density(target))
+    layout = evaluator_of(path, HostStream((3,)), with_slopes=True).layout
+    reference = Reference((Component.linear(30.0, np.zeros(2), np.eye(2)),), np.ones(1), BASE, 0.05, layout)
+    confirmed = (ALONE, Note.CHECKED(check=Confirmation.CONFIRMED))
+    seen = Second().look(run_with(confirmed, np.log(0.3), path, reference))
+    assert np.linalg.norm(seen.places - 2.0, axis=1).max() < 0.3
+    wide = qp.GeometricPath(BASE, qp.Density(lambda x: jnp.sum(jax.scipy.stats.norm.logpdf(x))))
+    assert Second().look(run_with(confirmed, 0.0, wide, reference)).places is None
+
+
+@pytest.mark.parametrize("check", list(Confirmation))
+def test_a_summary_says_where_no_second_search_was_possible(check):
+    text = str(Verdict(Stop.BUDGET(spent=1, budget=2, pilots=1, needed=None), (Note.CHECKED(check=check),)))
+    was_possible = check in (Confirmation.CONFIRMED, Confirmation.COMPLETED)
+    assert ("nothing looks unreliable" in text) == was_possible
+    assert ("no second search for modes was possible" in text) != was_possible

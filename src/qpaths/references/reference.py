@@ -148,17 +148,21 @@ def share_lost(reference: Reference, num: int, *, stream: Stream) -> float:
     return max(shares)
 
 
-def least_covered(reference: Reference, evaluator: Evaluator, stream: Stream) -> tuple[Rows, int]:
+def least_covered(
+    reference: Reference, evaluator: Evaluator, stream: Stream, num: int = _NUM_PROBED, above: float = -np.inf
+) -> tuple[Rows, int]:
     """Points around the base and the reference at which the target is highest, compared with the reference.
 
-    A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands. Also returned: how
-    many values were computed.
+    A narrow mode that no ascent met shows there: a single draw near it has a weight of thousands. Of `num` points each
+    these are at most a few, with a log weight `above` some value. Also returned: how many values were computed.
     """
     far, near = stream.split(2)
     component = reference.components[0]
     center = component.map.forward(np.zeros((1, component.map.dimension))).points
-    wide = center + 3 * (component.draw(near, _NUM_PROBED) - center)
-    positions = np.concatenate([np.asarray(evaluator.draw(far, _NUM_PROBED)), wide])
+    wide = center + 3 * (component.draw(near, num) - center)
+    positions = np.concatenate([np.asarray(evaluator.draw(far, num)), wide])
     values = evaluator.values(positions)
     weights = values.log_target - reference.given_inner(positions, values.log_base, None)[0]
-    return positions[np.argsort(-np.nan_to_num(weights, nan=-np.inf))[:_NUM_CLIMBED]], len(positions)
+    weights = np.nan_to_num(weights, nan=-np.inf)
+    highest = np.argsort(-weights)[:_NUM_CLIMBED]
+    return positions[highest[weights[highest] > above]], len(positions)

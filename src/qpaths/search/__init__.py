@@ -9,4 +9,5 @@ from .for_population import tune_population as tune_population
 from .heuristics import EssChoice as EssChoice
 from .heuristics import ess_heuristic as ess_heuristic
 from .heuristics import rho_rule as rho_rule
+from .pilot import run_pilot as run_pilot
 from .tune import tune as tune

@@ -87,14 +87,19 @@ class Choice(NamedTuple):
             values = {"share": BASE_SHARE, "length": used.length, "num_modes": num_modes}
             chosen = Note.FROM_REFERENCE(shape=used.shape, source=used.source, **values)
         checks = () if self.check is None else (Note.CHECKED(check=self.check),)
-        refused = [Note.REFUSED(source=a.source, refusal=a.refusal) for a in self.attempts if a.refusal is not None]
+        used_sources = {a.source for a in self.attempts if a.refusal is None}  # "without" them would be a contradiction
+        refused = [
+            Note.REFUSED(source=a.source, refusal=a.refusal)
+            for a in self.attempts
+            if a.refusal is not None and a.source not in used_sources
+        ]
         return (chosen, *checks, *refused)
 
     @property
     def findings(self) -> tuple[Remark, ...]:
         """Return what looks unreliable about it."""
         found = []
-        if self.used.num_modes > 1 and self.check is not Confirmation.CONFIRMED:
+        if self.used.num_modes > 1 and self.check not in (Confirmation.CONFIRMED, Confirmation.COMPLETED):
             found.append(Finding.UNCONFIRMED(num_modes=self.used.num_modes))
         if self.used.num_modes > 1 and self.unseen > _UNSEEN:
             found.append(Finding.UNSEEN(share=self.unseen))

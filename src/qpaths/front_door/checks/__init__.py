@@ -9,6 +9,7 @@ from .drift import Drifts
 from .known_modes import KnownModes
 from .rejected import Rejected
 from .scans import Scanned
+from .second import Second
 
-CHECKS: tuple[Check, ...] = (Balanced(), Drifts(), Scanned(), KnownModes(), Rejected())
+CHECKS: tuple[Check, ...] = (Balanced(), Drifts(), Scanned(), Second(), KnownModes(), Rejected())
 """In this order: known modes are looked for where others have found that mass is missing."""

@@ -84,6 +84,8 @@ class Seen(NamedTuple):
     """Optima around which the draws miss mass."""
     rejected: float = 0.0
     """Share of points around the draws at which a density fails."""
+    agrees: bool = False
+    """Whether a search that shares nothing with the first found the same mass."""
 
 
 class Check(abc.ABC):
@@ -99,11 +101,12 @@ def look(run: Run, checks: Sequence[Check]) -> Seen:
     found: list[Remark] = []
     errors: Mapping[str, float] = MappingProxyType({})
     modes: tuple[Mode, ...] = ()
-    rejected = 0.0
+    rejected, agrees = 0.0, False
     for check in checks:
         seen = check.look(run)
         run.ledger.spend(seen.cost)
         run.places += [] if seen.places is None else [seen.places]
-        found, errors, modes = [*found, *seen.findings], {**errors, **seen.errors}, modes + seen.modes
-        rejected = max(rejected, seen.rejected)
-    return Seen(tuple(found), errors, modes=modes, rejected=rejected)
+        larger = {name: max(error, errors.get(name, 0.0)) for name, error in seen.errors.items()}
+        found, errors, modes = [*found, *seen.findings], {**errors, **larger}, modes + seen.modes
+        rejected, agrees = max(rejected, seen.rejected), agrees or seen.agrees
+    return Seen(tuple(found), errors, modes=modes, rejected=rejected, agrees=agrees)

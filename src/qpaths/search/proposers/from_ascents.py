@@ -9,6 +9,9 @@ from ..state import CHECK_PARTICLES, FARTHEST, Found, Proposal, Proposer, Search
 _NO_SHORTER = 0.9
 """Share of the length of the path from the base, above which one from several modes is of no use."""
 
+_MOST_UNSEEN = 0.4
+"""Share of mass in modes that no ascent came to, by estimate, above which a run from the base that arrives is better."""
+
 
 class Climbers(Proposer):
     """The modes that ascents from draws of the base find, confirmed or completed by a short run from the base."""
@@ -48,10 +51,14 @@ class Climbers(Proposer):
         if not first.reached:
             search.check = Confirmation.NOT_REACHED
             return found
+        if self.ascents.unseen > _MOST_UNSEEN and less_mass(found[1], first) is None:
+            search.refuse(Refusal.MANY_MODES)
+            return None
         more = search.climbed(with_more_modes(search.climbable, self.ascents, first.draws[0], by_mass=True))
         if more.refusal is not None:
             search.refuse(more.refusal)
             return None
+        is_complete = len(more.modes) <= len(self.ascents.modes)
         completed = self._completed(search, found, more)
         if completed is None:
             return None
@@ -62,7 +69,7 @@ class Climbers(Proposer):
         if refusal is not None:
             search.refuse(refusal)
             return None
-        search.check = Confirmation.CONFIRMED
+        search.check = Confirmation.CONFIRMED if is_complete else Confirmation.COMPLETED
         return completed
 
     def _covering(self, search: Search) -> Ascents:
