@@ -63,7 +63,10 @@ class Choice(NamedTuple):
             better = min(self, other, key=lambda one: one.pilot.barrier)
         apart = abs(self.pilot.mass[0] - other.pilot.mass[0]) if any(lost) else 0.0
         known = distinct(self.known, other.known)
-        return better._replace(disagreement=apart if better.pilot.barrier > _TRUSTED else 0.0, known=known)
+        unseen = max(self.unseen, other.unseen)
+        return better._replace(
+            disagreement=apart if better.pilot.barrier > _TRUSTED else 0.0, known=known, unseen=unseen
+        )
 
     @property
     def used(self) -> Attempt:

@@ -6,11 +6,11 @@ from .. import shares
 from ..choices import BASE_SHARE, less_mass
 from ..state import CHECK_PARTICLES, FARTHEST, Found, Proposal, Proposer, Search
 
-_NO_SHORTER = 0.9
+_NO_SHORTER = 0.6
 """Share of the length of the path from the base, above which one from several modes is of no use."""
 
 _MOST_UNSEEN = 0.4
-"""Share of mass in modes that no ascent came to, by estimate, above which a run from the base that arrives is better."""
+"""Estimate of the share of mass in modes that no ascent came to, above which a run from the base is better."""
 
 
 class Climbers(Proposer):
