@@ -354,7 +354,7 @@ class Result(eqx.Module):
             log_likelihood: Adds a group with the log likelihood of each observation, for `arviz.loo`: the model of
                 `from_numpyro` or `from_pymc`, or a function of one sample that returns an array, or arrays by name.
 
-        From `qpaths.evidence` there are four chains, each of islands of its own, so that `r_hat` compares independent
+        From `qpaths.evidence` there are four chains, each of other islands, so that `r_hat` compares independent
         runs. A chain has as many draws as its weighted ones are worth. Names and labels of axes are those of a PyMC
         model, unless the result comes from a file. Other results are one chain. A point that is a dictionary gives
         variables of those names, any other is called x. Unconstrained points are in the group

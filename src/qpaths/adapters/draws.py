@@ -154,7 +154,7 @@ def _check(found: Point) -> None:
 
 
 def to_arviz(result: Finished, log_likelihood: Pointwise | None, key: PRNGKey | None) -> Foreign:
-    """Return the draws of a result as a few chains, each of which pools islands of its own."""
+    """Return the draws of a result as a few chains, each from other islands."""
     arviz = _import_arviz()
     log_weights = np.asarray(to_host(result.log_weights), float)
     num_islands = 1 if result.islands is None else len(result.islands["log_evidence"])

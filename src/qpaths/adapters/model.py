@@ -56,7 +56,7 @@ class Model:
         pointwise: The log likelihood of each observation at a point, by name; None where the model does not say.
         parts: The distributions of the prior by name; None where it has none.
         target: The unnormalized target, where it is evaluated in one piece and not as prior times likelihood.
-        notes: What there is to say of the model before it runs; it becomes part of the verdict.
+        notes: Remarks on the model before it runs; they become part of the verdict.
         dims: The names of the axes of variables, for ArviZ.
         coords: The labels along these axes.
 

@@ -154,7 +154,7 @@ def power_mean_pair_derivatives(
 ) -> tuple[FloatArray, FloatArray]:
     """First and second derivative of `log_power_mean_pair` in `beta`, one-sided at 0 and 1.
 
-    With `w` the weight of the target, `A = 1 - beta + beta exp(shift)` and `B` the same at `shift + y`, the first is
+    Let `w` be the weight of the target, `A = 1 - beta + beta exp(shift)`, and `B` the same at `shift + y`. The first is
     `(1/delta) exp(shift) expm1(y) / (A B)`, and its logarithm has the derivative `d log(dw/dbeta) - delta first`.
     """
     arguments = promote(beta, log_base, log_target, delta, shift)

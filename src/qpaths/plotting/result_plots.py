@@ -133,7 +133,7 @@ def plot_islands(result: Result, *, ax: Axes | None = None) -> Axes:
     Returns:
         The axes.
 
-    See [Pictures](gallery.md). The axis holds nearly all islands; triangles stand for those beyond it.
+    See [Pictures](gallery.md). The axis holds nearly all islands; triangles are those beyond it.
 
     Examples:
         >>> import jax

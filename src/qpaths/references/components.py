@@ -13,7 +13,7 @@ from ..remarks import Shape
 class Component(Module):
     """Noise through a map, that of a Student-t distribution as a rule: one part of a reference.
 
-    The drivers of a map, its first coordinates, have noise of their own: how far they reach decides what the others can
+    The drivers of a map, its first coordinates, have separate noise: how far they reach decides what the others can
     be. Each of the first coordinates of the noise is a mixture where there are `wells`.
     """
 

@@ -82,7 +82,7 @@ class Images(NamedTuple):
         return matrix[np.ix_(order, order)] * sign * sign[:, None]
 
     def back(self, rows: np.ndarray, number: Int[np.ndarray, " n"]) -> np.ndarray:
-        """Return the points of which rows are images, each by a map of its own."""
+        """Return the points of which rows are images, each by a separate map."""
         found = np.empty_like(rows)
         np.put_along_axis(found, self.order[number], self.sign[number] * rows, axis=1)
         return found

@@ -53,7 +53,7 @@ class DerivedDensity(abc.ABC):
 
 
 def inner_of(density: DensityLike) -> DensityLike:
-    """Return the density that the user gave: `density` itself, or the one that it is built on."""
+    """Return the density that the user gave: `density` itself, or what it is built on."""
     return density.inner if isinstance(density, DerivedDensity) else density
 
 

@@ -47,7 +47,7 @@ class MapOfBase(Proposer):
 
 
 class Base(Proposer):
-    """The base as it is, by a run of its own."""
+    """The base as it is, by a separate run."""
 
     source = Source.BASE
 
