@@ -48,6 +48,7 @@ class Source(enum.StrEnum):
     SCANS = "scans along single coordinates"
     REFINED = "a fit to the draws of a short run"
     CHAINS = "draws of Hamiltonian chains at the target"
+    WEIGHTED = "weighted draws, in rounds"
 
 
 class Shape(enum.StrEnum):
@@ -295,7 +296,7 @@ class Finding(Kind):
         "that no scale in the likelihood can become zero"
     )
     UNCONFIRMED = (
-        "{num_modes} modes were found by climbing, and no run from the base confirmed that there are no more: give a "
+        "the path starts at {num_modes} modes, and no run from the base confirmed that there are no more: give a "
         "larger budget, or a base nearer to the target"
     )
     UNSEEN = (
@@ -544,6 +545,12 @@ class Verdict:
         if verdict is None:
             return Verdict(Stop.ENDED(), findings=(found,))
         return dataclasses.replace(verdict, findings=(*verdict.findings, found))
+
+    @property
+    def fell_short(self) -> bool:
+        """Return whether the run ended before it had an answer: the estimate is a lower bound, and no more."""
+        kinds = {finding.kind for finding in self.findings}
+        return Finding.PILOT_FELL_SHORT in kinds or {Finding.LARGE_ERROR, Finding.FEW_EFFECTIVE} <= kinds
 
     @property
     def level(self) -> Level:

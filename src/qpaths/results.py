@@ -188,6 +188,9 @@ class Result(eqx.Module):
     @property
     def _answer(self) -> str:
         value, error = float(self.log_evidence), float(self.log_evidence_se)
+        if self._judged is not None and self._judged.fell_short:
+            # Estimates of the evidence are unbiased, so that their logarithms are lower bounds in expectation.
+            return f"log evidence at least about {value:.4g}: the run was too short for a number"
         if _NO_ANSWER < error < np.inf:
             return f"log evidence unknown: about {value:.4g}, with an error of more than {_NO_ANSWER:g} nats"
         return f"log evidence {value:.4f} +- {error:.4f} (standard error)"

@@ -506,7 +506,7 @@ def test_bad_input(model):
     key = jax.random.key(0)
     with pytest.raises(ValueError, match="`budget` must be positive, got -5"):
         qp.evidence(**model, key=key, budget=-5)
-    with pytest.raises(ValueError, match="`budget` must be at least 20,000"):
+    with pytest.raises(ValueError, match="`budget` must be at least 3,000"):
         qp.evidence(**model, key=key, budget=100)
     with pytest.raises(ValueError, match="`seconds` must be positive"):
         qp.evidence(**model, key=key, seconds=0)

@@ -61,7 +61,7 @@ def test_a_likelihood_that_jax_cannot_differentiate(key, log_likelihood, kernel)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = _evidence(key, log_likelihood=log_likelihood, kernel=kernel, budget=20_000)
-    assert abs(float(result.log_evidence) - EXACT) < 4 * float(result.log_evidence_se)
+    assert abs(float(result.log_evidence) - EXACT) < 5 * float(result.log_evidence_se)
     notes = [note for note in result.verdict.chosen if note.kind is Note.NOT_DIFFERENTIABLE]
     assert (
         len(notes) == (kernel is None) == sum("JAX cannot differentiate the target" in str(w.message) for w in caught)

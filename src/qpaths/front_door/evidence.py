@@ -36,7 +36,7 @@ from ..search import tune_population
 from .batches import CallState, file_of, findings, rate, run_batches
 from .checks import CHECKS, Run, Seen, look
 from .inputs import pace, probe
-from .limits import Ledger, Limits
+from .limits import SMALLEST_BUDGET, Ledger, Limits
 from .problem import (
     Problem,
     check_faults,
@@ -196,6 +196,7 @@ def evidence(
             simulated = simulated_from(problem.path, problem.likelihood, simulate, certificate_stream)
         if seconds is not None:
             ledger.pace(*pace(evaluator, problem.kernel.with_slopes, check_stream))
+            _warn_if_impossible(ledger.limits)
         with display(progress) as show:
             try:
                 state = file.read() or _pilots(problem, ledger, tune_stream, file, show)
@@ -302,6 +303,18 @@ def _answer(
         ledger.spend(recipe.num_evaluations)
         state = CallState(dataclasses.replace(recipe, num_evaluations=ledger.spent), None, num_batches)
         file.write(state)
+
+
+def _warn_if_impossible(limits: Limits) -> None:
+    """Say at once where the seconds are not enough for the shortest answer, and how many it takes."""
+    if limits.affordable < SMALLEST_BUDGET:
+        each = limits.seconds / max(limits.affordable, 1.0)
+        warnings.warn(
+            f"evidence: {limits.seconds:g} seconds are enough for about {limits.affordable:,.0f} evaluations, and the "
+            f"shortest answer takes {SMALLEST_BUDGET:,}, about {each * SMALLEST_BUDGET:,.0f} seconds: give more "
+            f"seconds, or a `pool` of processes.",
+            stacklevel=3,
+        )
 
 
 def _warn(found: list[Remark]) -> None:

@@ -24,8 +24,8 @@ _NUM_DRAWN = 512
 _NUM_PROBED, _NUM_AGAIN = 64, 8
 _MOST_OF_BASE = 0.5
 """Share of its own draws at which the base may fail."""
-_NUM_PACED = 128
-"""Points, as many as a compiled program takes at once, at which the time of an evaluation is measured."""
+_NUM_PACED, _NUM_PACED_ON_HOST = 128, 16
+"""Points at which the time of an evaluation is measured: as many as a compiled program takes at once, or fewer."""
 _FEW_VALUES = 0.1
 """Share of different values among the draws of a number, below which it is not continuous."""
 _FAR = 1e4
@@ -53,11 +53,14 @@ _JACOBIANS = {
 
 def pace(evaluator: Evaluator, with_slopes: bool, stream: Stream) -> tuple[int, float]:
     """Return evaluations, a gradient counted as two, and the seconds they took once the program was compiled."""
-    positions = evaluator.draw(stream, _NUM_PACED)
-    evaluator.particles(positions, with_slopes=with_slopes)
+    is_host = evaluator.path.is_pointwise and is_numpy(evaluator.path.target)  # which may take seconds each
+    num = _NUM_PACED_ON_HOST if is_host else _NUM_PACED
+    positions = evaluator.draw(stream, num)
+    # The first call compiles or sets up something.
+    evaluator.particles(positions[:1] if is_host else positions, with_slopes=with_slopes)
     begun = time.monotonic()
     evaluator.particles(positions, with_slopes=with_slopes)
-    return (2 if with_slopes else 1) * _NUM_PACED, time.monotonic() - begun
+    return (2 if with_slopes else 1) * num, time.monotonic() - begun
 
 
 class Probe(NamedTuple):

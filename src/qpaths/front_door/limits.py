@@ -13,7 +13,7 @@ from ..remarks import Remark, Stop
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
 _SUCH_AS = {"budget": "100_000", "seconds": "60", "standard_error": "0.01"}
-_SMALLEST_BUDGET = 20_000
+SMALLEST_BUDGET = 3_000
 _CEILING = 100 * BUDGET
 """Evaluations that a wanted standard error may cost where nothing else limits the run."""
 _PARTICLES, _FEWEST = 512, 200
@@ -48,9 +48,9 @@ class Limits(NamedTuple):
                 raise TypeError(f"`{name}` must be a number, got {value!r}: give one, such as {_SUCH_AS[name]}.")
             if value is not None and not value > 0:
                 raise ValueError(f"`{name}` must be positive, got {value}.")
-        if budget is not None and budget < _SMALLEST_BUDGET:
+        if budget is not None and budget < SMALLEST_BUDGET:
             raise ValueError(
-                f"`budget` must be at least {_SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
+                f"`budget` must be at least {SMALLEST_BUDGET:,} evaluations, got {budget}: the pilots alone need some."
             )
         if standard_error is None and all(value in (None, math.inf) for value in (budget, seconds)):
             return Limits(float(budget or BUDGET), math.inf, STANDARD_ERROR)  # also with an infinite budget it ends
@@ -67,7 +67,7 @@ class Limits(NamedTuple):
     def finite_budget(self) -> int:
         """Return what pilots take as the budget where there is none in evaluations, or less time than it takes."""
         budget = BUDGET if math.isinf(self.budget) else int(self.budget)
-        return int(min(budget, max(self.affordable, _SMALLEST_BUDGET)))
+        return int(min(budget, max(self.affordable, SMALLEST_BUDGET)))
 
     @property
     def _checks_share(self) -> float:

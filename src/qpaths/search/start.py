@@ -25,13 +25,14 @@ from .proposers import (
     Refined,
     Scans,
     Shapes,
+    Weighted,
 )
 from .state import Search
 
 PLAN = (
     ((KnownModes, Climbers), (Drivers, Refined)),
     # The base may show only the strongest driver, or none. Better draws show the others.
-    ((Drivers, Neck, MapOfBase, Chains, Base), (Scans, Drivers, Refined, Drivers)),
+    ((Drivers, Neck, MapOfBase, Weighted, Chains, Base), (Scans, Drivers, Refined, Drivers)),
 )
 """Proposers of a first path, of which the first that succeeds is the last, and those that then improve it."""
 LAST = (Chains, Drivers, MissedModes, Shapes)

@@ -70,6 +70,8 @@ class Proposal(NamedTuple):
     """True if later fits to draws would lose what this one has."""
     judged_alone: bool = False
     """True if the length of the path before says nothing about this one."""
+    num_modes: int | None = None
+    """Modes, where components stand for something else."""
 
     @classmethod
     def of(cls, component: Component, **settings: bool) -> "Proposal":
@@ -207,7 +209,7 @@ class Search:
         # The coordinates of one mode's curved map are of no use at the others.
         is_mapped = can_map(self.kernel) and (len(components) == 1 or components[0].shape is not Shape.CURVED)
         reference = Reference(components, proposal.shares, self.path.base, share, layout, is_mapped)
-        num_modes = max(1, sum(component.wells is None for component in components))
+        num_modes = proposal.num_modes or max(1, sum(component.wells is None for component in components))
         facts = {"num_modes": num_modes, "shape": components[0].shape}
         outside = share_outside(reference, self.evaluator, _PROBES, stream=self.stream.fold(1000))
         self.spend_values(_PROBES * len(components))

@@ -10,4 +10,5 @@ from .from_prior import MapOfBase as MapOfBase
 from .from_prior import Neck as Neck
 from .from_scans import Scans as Scans
 from .from_scans import Shapes as Shapes
+from .from_weights import Weighted as Weighted
 from .refined import Refined as Refined
