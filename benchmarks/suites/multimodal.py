@@ -72,30 +72,6 @@ def blind(dimension):
     return Target({"prior": prior, "log_likelihood": log_likelihood}, -dimension * np.log(10))
 
 
-def factors(num=60, size=8):
-    """Two factors and eight variables. Loadings are normal, so the factors may be turned, exchanged and reflected.
-
-    The truth is that of the same model with the first row of loadings (r, 0), r Rayleigh: six runs of `evidence` with
-    four million evaluations.
-    """
-    rng = np.random.default_rng(11)
-    loadings = rng.normal(size=(size, 2))
-    y = jnp.asarray(rng.normal(size=(num, 2)) @ loadings.T + 0.5 * rng.normal(size=(num, size)))
-
-    def log_likelihood(p):
-        cov = p["L"] @ p["L"].T + jnp.diag(p["s"] ** 2)
-        return jnp.sum(jax.scipy.stats.multivariate_normal.logpdf(y, jnp.zeros(size), cov))
-
-    prior = {
-        "L": dist.Normal(0, 1).expand([size, 2]).to_event(2),
-        "s": dist.HalfNormal(1).expand([size]).to_event(1),
-    }
-    return Target({"prior": prior, "log_likelihood": log_likelihood}, *FACTORS)
-
-
-FACTORS = (np.nan, np.nan)
-
-
 def slab(size=12, num=40):
     """A spike and a slab for each of twelve correlated coefficients; the truth sums over the 4,096 sets of slabs."""
     rng = np.random.default_rng(12)
@@ -245,7 +221,6 @@ MODELS = {
     "wells8": wells,
     "blind10": lambda: blind(10),
     "blind20": lambda: blind(20),
-    "factors2": factors,
     "slab": slab,
     "cauchy": cauchy,
     "narrow": narrow,
