@@ -264,12 +264,6 @@ def _scaled_length(scale: Scale, vectors: Starts) -> Values:
     return np.max(np.abs(vectors) / size, axis=1)
 
 
-def joined(parts: list[Climbed]) -> Climbed:
-    """All of them as one."""
-    position, value, gradient, end = (np.concatenate(columns) for columns in zip(*(p[:-1] for p in parts), strict=True))
-    return Climbed(position, value, gradient, end, sum(part.num_evaluations for part in parts))
-
-
 def minus_hessians(
     slopes_at: Callable[[Starts], Starts], points: Starts, steps: Float[np.ndarray, " d"] | Starts
 ) -> Float[np.ndarray, "s d d"]:
