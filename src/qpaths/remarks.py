@@ -77,6 +77,7 @@ class Refusal(enum.StrEnum):
     NOT_REACHED = "the pilot from there did not reach the target"
     LONGER = "the path from there is not shorter"
     POOR_FIT = "hardly any draw from there has weight"
+    TOO_COSTLY = "there were not enough gradients for optima all over the range of the scales"
     LESS_MASS = "the pilot from there found less mass"
     UNSTABLE = "draws from there are lost in rounding errors of its map"
 

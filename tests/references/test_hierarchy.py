@@ -9,7 +9,8 @@ from jax.scipy.stats import norm
 import qpaths as qp
 from qpaths.core.arrays import quiet, stream_of
 from qpaths.core.numerics import log_ess
-from qpaths.references.hierarchy import Sparsity, find_direction, find_drivers, fit_hierarchy, fit_mixture, rotation_to
+from qpaths.references.hierarchy import find_direction, find_drivers, fit_hierarchy, fit_mixture, rotation_to
+from qpaths.references.sparsity import Sparsity
 from qpaths.rows import evaluator_of
 
 DIMENSION = 8

@@ -27,7 +27,6 @@ from .fitting import has_groups as has_groups
 from .frames import find_frame as find_frame
 from .hierarchy import ROTATED as ROTATED
 from .hierarchy import Hierarchy as Hierarchy
-from .hierarchy import Slopes as Slopes
 from .hierarchy import find_direction as find_direction
 from .hierarchy import find_drivers as find_drivers
 from .hierarchy import fit_hierarchy as fit_hierarchy
@@ -42,6 +41,7 @@ from .reference import share_lost as share_lost
 from .reference import share_outside as share_outside
 from .shapes import fit_shapes as fit_shapes
 from .shapes import num_shaped as num_shaped
+from .sparsity import Slopes as Slopes
 from .structure import Images as Images
 from .structure import Structure as Structure
 from .structure import find_images as find_images

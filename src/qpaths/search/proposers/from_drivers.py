@@ -59,7 +59,7 @@ class Drivers(Proposer):
         return search.is_worth_more() and not (is_fitted(base) and len(base.components) > 1)
 
     def propose(self, search: Search) -> Proposal | Refusal | None:
-        best, share, is_poor, is_driven = None, POOREST, False, False
+        best, share, refusal, is_driven = None, POOREST, None, False
         for number, candidate in enumerate(_candidates(search)):
             name = candidate.drivers if candidate.rotation is None else ROTATED
             is_driven = is_driven or (bool(name) and name is not ROTATED)
@@ -72,17 +72,18 @@ class Drivers(Proposer):
             search.spend_gradients(num)
             search.spent_on_drivers += 2 * num
             if fit is None:
+                refusal = refusal or Refusal.TOO_COSTLY
                 continue
             search.drivers += (name,)
             component, ess, num = weighted_fit(fit, search.evaluator, fit_stream)
             search.spend_values(num)
-            is_poor = is_poor or ess < POOREST
+            refusal = Refusal.POOR_FIT if ess < POOREST else refusal
             if ess >= share:
                 best, share = component, ess
             if ess > GOOD:
                 break
         if best is None:
-            return Refusal.POOR_FIT if is_poor else None
+            return refusal
         return Proposal.of(best, settles=share > GOOD, judged_alone=search.best is None)
 
     def is_last(self, search: Search, before: Found | None, after: Found) -> bool:
