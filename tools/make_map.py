@@ -26,6 +26,7 @@ ROOMS = {
     "cli": ("command line", "the qpaths command: evidence, compare, and what paper/ adds"),
     "front_door": ("what you call", "evidence: endpoints, checks, limits, verdict"),
     "after": ("what you call", "draws, new data, other priors"),
+    "after.leave_out": ("what you call", "left-out data"),
     "after.many": ("what you call", "many data sets"),
     "search": ("what you call", "tune, choose_q, equalize: pilots in, a Recipe out"),
     "models": ("extras", "decoders: bounds, training"),

@@ -373,6 +373,10 @@ class Finding(Kind):
         "for data set {number} `evidence` gives another answer than weighted draws, by {apart:.2g} nats, and so it may "
         "for others: the posteriors may have modes that ascents miss; call `evidence` for each data set"
     )
+    LEFT_OUT = (
+        "with all observations the evidence is {apart:.2g} nats from that of the result, so one of the two is wrong: "
+        "the posterior may have several modes; take `folds`, which carries draws along paths"
+    )
     NOT_COVERED = (
         "the draws hardly cover the posterior with the new prior (worth {ess:.0f}, Pareto index {tail_index:.2f}): "
         "give `reweight(prior=..., key=...)`, which carries them there"

@@ -1,5 +1,7 @@
 """Left-out data against exact refits, by weights and by paths."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,6 +52,24 @@ def test_paths_take_out_what_weights_do_not_reach(keys, y, monkeypatch):
     assert left_out.exact.all()
     assert left_out.num_evaluations.total > 0
     assert (abs(left_out.pointwise - _exact(few)) < 5 * left_out.pointwise_se).all()
+
+
+def test_more_parameters_have_a_path(keys, y, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_SHAPE", -np.inf)
+    monkeypatch.setattr(module, "MOST_DIMENSIONS", 0)
+    few = y[-3:]
+    left_out = qp.loo(weighted(normal_model(few), keys[1]), key=keys[2], log_likelihood=_each)
+    assert left_out.exact.all()
+    assert (abs(left_out.pointwise - _exact(few)) < 5 * left_out.pointwise_se).all()
+
+
+def test_an_evidence_that_does_not_fit_makes_all_of_them_doubtful(keys, y, monkeypatch):
+    monkeypatch.setattr(module, "_MOST_SHAPE", -np.inf)
+    result = weighted(normal_model(y[-3:]), keys[1])
+    wrong = dataclasses.replace(result, log_evidence=result.log_evidence + 0.5)
+    with pytest.warns(UserWarning, match="3 are doubtful"):
+        left_out = qp.loo(wrong, key=keys[2], log_likelihood=_each)
+    assert left_out.findings.keys() == {0, 1, 2}
 
 
 def test_folds_are_taken_out_together(keys, y):

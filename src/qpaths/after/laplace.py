@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import in_precision
+from ..core import Cost, in_precision
 from ..densities import DensityLike, evaluate
 from ..rows import Layout
 
@@ -134,6 +134,12 @@ class Weigher:
         variance = jax.tree.map(lambda x, m: jnp.tensordot(weights, (x - m) ** 2, 1), named, mean)
         taken = jax.tree.map(lambda leaf: leaf[kept], (points, named))
         return log_weights, taken, mean, jax.tree.map(jnp.sqrt, variance), bad
+
+
+def cost_of_pilots(dimension: int) -> Cost:
+    """Return what ascents and pilot draws of a data set cost; a second derivative is a gradient of each slope."""
+    steps = _NUM_STARTS * _NUM_STEPS
+    return Cost(target=steps * len(_LENGTHS) + _PILOTS, target_gradient=steps * (1 + dimension))
 
 
 def _modes(log_joint: Any, starts: Any) -> Any:

@@ -11,17 +11,22 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
+from ..adapters import Model
 from ..core import Cost, PRNGKey, QpathsTypeError, logsumexp, quiet, takes_two, to_host
 from ..densities import evaluate
-from ..remarks import Remark
+from ..io import Checkpoint
+from ..remarks import Finding, Remark
 from ..results import Result
-from ..rows import AtMost, in_pieces, stream_for
+from ..rows import AtMost, in_pieces, layout_of, stream_for
 from ..stats import jackknife_se, pareto_shape
 from .carry import Ensemble, carry, log_ratio
 from .given import Given
+from .many import MOST_DIMENSIONS, Call, ManyResults, Table
 from .stations import check_jax
 
-_MOST_SHAPE, _CHUNK = 0.7, 1024
+_MOST_SHAPE, _CHUNK = 0.5, 1024
+_WANTED, _SAME, _NUMS = 0.02, 0.03, (4096, 16384)
+"""Standard errors and nats that are small enough, and draws of a data set without an observation."""
 _OFF = 1e-3
 """A share of the log likelihood by which the sum over observations may differ from it."""
 
@@ -39,7 +44,7 @@ class LeaveOneOut:
         pointwise: The log predictive density of each observation.
         pointwise_se: Their Monte Carlo errors, from the spread of islands.
         pareto_shape: Pareto index of the weights of each observation; NaN for folds.
-        exact: Whether a path took the observation out, as where the index is above 0.7, and for folds.
+        exact: Whether the observation was taken out, as where the index is above 0.5, and for folds.
         findings: What looks unreliable, by the number of the observation or fold.
         num_draws: Draws of the posterior that were used.
         num_evaluations: What the paths cost.
@@ -70,7 +75,7 @@ class LeaveOneOut:
         error = float(np.sqrt(np.sum(np.square(self.pointwise_se))))
         return (
             f"elpd {self.elpd:.2f} +- {self.se:.2f} over {len(self.pointwise)} observations, p_loo {self.p_loo:.2f}; "
-            f"Monte Carlo error {error:.2g}; {np.sum(self.exact)} taken out by a path, {len(self.findings)} doubtful"
+            f"Monte Carlo error {error:.2g}; {np.sum(self.exact)} taken out exactly, {len(self.findings)} doubtful"
         )
 
     def to_arviz(self) -> Any:
@@ -113,8 +118,8 @@ def loo(
         folds: A number of folds, or the fold of each observation. Each fold is taken out by a path.
 
     Weighted draws of the posterior are reweighted by one over the likelihood of an observation, with Pareto smoothing
-    where ArviZ is installed. Where the Pareto index is above 0.7, the draws are carried along a path that takes the
-    observation out; the change of the log evidence is the answer. The model is not run again.
+    where ArviZ is installed. Where the Pareto index is above 0.5, or the error above 0.02, the answer is the change of
+    the log evidence: without the observation as in `evidence_many`, or, beyond 30 parameters, along a path.
 
     Returns:
         A `LeaveOneOut`.
@@ -135,7 +140,7 @@ def loo(
     first, on, choose = stream_for(key, given.path, pilots=True).split(3)
     start = Ensemble.of(given, result, first)
     values = _at(function, start)
-    _check_sum(given, start, values)
+    offset = _check_sum(given, start, values)
     num = values.shape[-1]
     labels = None if folds is None else _labels(folds, num, choose)
     shapes, exact = np.full(num, np.nan), np.ones(num, bool)
@@ -145,10 +150,24 @@ def loo(
     if labels is None:
         for j in range(num):
             elpd[j], errors[j], shapes[j] = _by_weights(start, values[..., j])
-        exact = ~(shapes <= _MOST_SHAPE)
+        exact = ~((shapes <= _MOST_SHAPE) & (errors <= _WANTED))
         groups = [np.array([j]) for j in np.flatnonzero(exact)]
     else:
         groups = [np.flatnonzero(labels == label) for label in np.unique(labels)]
+    if labels is None and groups and layout_of(given.path).dimension <= MOST_DIMENSIONS:
+        exactly, groups = np.concatenate(groups), []
+        many = _without(given, function, exactly, num, key)
+        whole, se = float(result.log_evidence) - offset, float(result.log_evidence_se)
+        elpd[exactly] = whole - many.log_evidence[:-1]
+        errors[exactly] = np.hypot(se, many.log_evidence_se[:-1])
+        # The last one has all observations, so that its answer is that of the result.
+        apart = abs(whole - float(many.log_evidence[-1]))
+        is_same = apart <= max(4 * math.hypot(se, many.log_evidence_se[-1]), _SAME)
+        wrong = () if is_same else (Finding.LEFT_OUT(apart=apart),)
+        cost += many.num_evaluations
+        for j, verdict in zip(exactly, many.verdicts[:-1], strict=True):
+            if found := (*wrong, *verdict.findings):
+                findings[int(j)] = found
     for number, group in enumerate(groups):
         mask = np.zeros(num)
         mask[group] = 1.0
@@ -162,14 +181,31 @@ def loo(
             there = _at(function, carried.ensemble)
             for j in group:
                 elpd[j], errors[j] = log_ratio(carried.ensemble, carried.ensemble.reweighted(there[..., j]))
-        if found := carried.findings(float(np.max(errors[group]))):
-            findings[int(group[0] if labels is None else number)] = tuple(found)
+        if doubts := carried.findings(float(np.max(errors[group]))):
+            findings[int(group[0] if labels is None else number)] = tuple(doubts)
     if findings:
         warnings.warn(f"loo: {len(findings)} are doubtful: {next(iter(findings.values()))[0]}.", stacklevel=2)
     full = [log_ratio(start, start.reweighted(values[..., j]))[0] for j in range(num)]
     total, se = float(np.sum(elpd)), math.sqrt(num * float(np.var(elpd)))
     draws = start.log_weights.size
     return LeaveOneOut(total, se, float(np.sum(full)) - total, elpd, errors, shapes, exact, findings, draws, cost)
+
+
+def _without(given: Given, function: Any, exactly: Any, num: int, key: PRNGKey) -> ManyResults:
+    """Return the answers without each of some observations, and with all: data sets that differ in what is there."""
+    masks = np.ones((len(exactly) + 1, num))
+    masks[np.arange(len(exactly)), exactly] = 0.0
+    model, layout = given.model, layout_of(given.path)
+    if model is None:
+        names, base = {"x": (layout.dimension,)}, given.base
+        model = Model(base, None, None, lambda x: {"x": layout.rows(x)}, lambda named: layout.points(named["x"]), names)  # type: ignore[arg-type]
+    own = dataclasses.replace(model, log_likelihood=jax.tree_util.Partial(_of_those, function), pointwise=None)
+    call = Call(own, masks, len(masks), _WANTED, 1_000_000, key, num_audited=0, nums=_NUMS)
+    return call.results(call.run(Table({}, Cost()), Checkpoint(None, "many", {}), lambda *_: None))
+
+
+def _of_those(function: Any, x: Any, mask: Any) -> Any:
+    return jnp.sum(jnp.where(mask > 0, function(x), 0.0))
 
 
 def _taken_out(function: Any, x: Any, mask: Any) -> Any:
@@ -202,8 +238,8 @@ def _at(function: Any, ensemble: Ensemble) -> Float[np.ndarray, "islands n data"
     return np.asarray(found, float).reshape(*ensemble.log_weights.shape, -1)
 
 
-def _check_sum(given: Given, ensemble: Ensemble, values: Any) -> None:
-    """Raise where observations do not sum to the log likelihood of the model, up to a constant."""
+def _check_sum(given: Given, ensemble: Ensemble, values: Any) -> float:
+    """Return by what constant the log likelihood of the model exceeds that of the observations; raise if by another."""
     few = jax.tree.map(lambda leaf: leaf[:16], ensemble.flat)
     at: Any = jax.vmap(lambda x: evaluate(given.target, x, "target") - evaluate(given.base, x, "base"))
     whole, summed = np.asarray(at(few), float), values.reshape(-1, values.shape[-1])[:16].sum(axis=1)
@@ -213,6 +249,7 @@ def _check_sum(given: Given, ensemble: Ensemble, values: Any) -> None:
             f"the log likelihoods of the observations do not sum to that of the model: at one draw the sum is "
             f"{summed[0]:.6g}, and the model has {whole[0]:.6g}. Give those of the same model and data."
         )
+    return float(np.mean(whole - summed))
 
 
 @quiet()

@@ -23,11 +23,11 @@ from ..results import REMARKS, Result, Status
 from ..rows import Layout, in_pieces, layout_of, spread_of_call, spread_over
 from ..stats import importance_log_evidence, pareto_shape
 from .given import Given, digests
-from .laplace import NUM_KEPT, Weigher
+from .laplace import NUM_KEPT, Weigher, cost_of_pilots
 
 _NUMS, _AT_ONCE = (2048, 16384), 2**16
 """Draws that count of a data set, in the first round and the second, and those of all data sets of a piece."""
-_MOST_DIMENSIONS = 30
+MOST_DIMENSIONS = 30
 _MOST_SHAPE, _FEWEST, _MOST_BAD = 0.5, 100, 0.01
 """A Pareto index, an effective sample size and a share of draws without a density beyond which draws do not count."""
 _NUM_PRIOR, _NUM_AUDITED = 512, 4
@@ -177,11 +177,11 @@ def evidence_many(
         model = from_prior(prior, log_likelihood, _one(data, 0))
     elif prior is not None or log_likelihood is not None:
         raise ValueError("`model` has its own prior and likelihood: leave out `prior` and `log_likelihood`.")
-    call = _Call(model, data, num, standard_error, budget, key)
+    call = Call(model, data, num, standard_error, budget, key, _NUM_AUDITED)
     settings = {"data": data, "key": key, "standard_error": standard_error, "budget": budget}
-    file = Checkpoint(checkpoint, "many", settings, Codec((_Table, Cost, *REMARKS)))
+    file = Checkpoint(checkpoint, "many", settings, Codec((Table, Cost, *REMARKS)))
     with spread_over(executor), display(progress) as show:
-        table = call.run(file.read() or _Table({}, Cost()), file, show)
+        table = call.run(file.read() or Table({}, Cost()), file, show)
     levels = [one["verdict"].level for one in table.rows.values()]
     if bad := len(levels) - levels.count(Level.SOUND):
         warnings.warn(
@@ -191,7 +191,7 @@ def evidence_many(
 
 
 @dataclasses.dataclass
-class _Table:
+class Table:
     """Collect what is known so far: a row for each data set with an answer."""
 
     rows: dict[int, Any]
@@ -199,11 +199,22 @@ class _Table:
     audited: int = 0
 
 
-class _Call:
+class Call:
     """One call of `evidence_many`."""
 
-    def __init__(self, model: Model, data: Any, num: int, error: float, budget: int, key: PRNGKey):
+    def __init__(
+        self,
+        model: Model,
+        data: Any,
+        num: int,
+        error: float,
+        budget: int,
+        key: PRNGKey,
+        num_audited: int,
+        nums: Any = _NUMS,
+    ):
         self.model, self.data, self.num, self.error, self.budget = model, data, num, error, budget
+        self.num_audited, self.nums = num_audited, nums
         self.keys = jax.vmap(lambda i: jax.random.fold_in(key, i))(np.arange(num))
         self.fits = model.prior.backend == "jax"
         if not self.fits:
@@ -211,18 +222,18 @@ class _Call:
         given = Given(GeometricPath(model.prior, model.prior))
         first = marked(given.plus(model.log_likelihood, _one(data, 0)), called="log_likelihood")
         self.layout: Layout = layout_of(GeometricPath(marked(model.prior, called="log_prior"), first))
-        self.fits = self.layout.dimension <= _MOST_DIMENSIONS
+        self.fits = self.layout.dimension <= MOST_DIMENSIONS
         # The scale of the prior; which draws show it does not matter.
         points = jax.vmap(sampler_of(model.prior, "prior"))(jax.random.split(jax.random.key(0), _NUM_PRIOR))
         rows = np.asarray(self.layout.rows(points), float)
         low, self.center, high = np.quantile(rows, [0.25, 0.5, 0.75], axis=0)
         self.spread = np.maximum((high - low) / 1.349, 1e-12)
 
-    def run(self, table: _Table, file: Checkpoint, show: Any) -> _Table:
+    def run(self, table: Table, file: Checkpoint, show: Any) -> Table:
         """Answer all data sets; after Ctrl-C, those that were reached."""
         try:
             if self.fits:
-                for draws in _NUMS:
+                for draws in self.nums:
                     left = [i for i in range(self.num) if self._needs(table, i, draws)]
                     self._weigh(table, np.array(left, int), draws, file, show)
             left = [i for i in range(self.num) if i not in table.rows or not table.rows[i]["good"]]
@@ -237,11 +248,11 @@ class _Call:
                 raise
         return table
 
-    def _needs(self, table: _Table, number: int, draws: int) -> bool:
+    def _needs(self, table: Table, number: int, draws: int) -> bool:
         row = table.rows.get(number)
         return row is None or (not row["good"] and row["draws"] < draws)
 
-    def _weigh(self, table: _Table, numbers: Int[np.ndarray, " left"], draws: int, file: Checkpoint, show: Any) -> None:
+    def _weigh(self, table: Table, numbers: Int[np.ndarray, " left"], draws: int, file: Checkpoint, show: Any) -> None:
         """Weigh draws for some data sets, in pieces of one size."""
         if not numbers.size:
             return
@@ -259,7 +270,7 @@ class _Call:
             found = in_pieces(work, own, size, is_filled=True, **each)
             for place, number in enumerate(own):
                 table.rows[int(number)] = self._judged(jax.tree.map(lambda leaf: leaf[place], found), draws)  # noqa: B023
-            table.cost += Cost(target=draws * own.size)
+            table.cost += own.size * (Cost(target=draws) + cost_of_pilots(self.layout.dimension))
             show(
                 f"{start + own.size} of {numbers.size} data sets, {draws} draws each", (start + own.size) / numbers.size
             )
@@ -293,7 +304,7 @@ class _Call:
                 own, key=self.keys[number], standard_error=error, budget=self.budget
             )
 
-    def _alone(self, number: int, table: _Table) -> dict[str, Any]:
+    def _alone(self, number: int, table: Table) -> dict[str, Any]:
         """Return the row of a data set to which draws by their weights do not do justice."""
         result = self._evidence(number)
         table.cost += result.num_evaluations
@@ -310,12 +321,12 @@ class _Call:
             moments = {"samples": None, "mean": None, "sd": None}
         return row | {"draws": 0, "good": True, "verdict": result.verdict} | moments
 
-    def _audit(self, table: _Table, file: Checkpoint, show: Any) -> None:
+    def _audit(self, table: Table, file: Checkpoint, show: Any) -> None:
         """Compare a few answers with those of `evidence`, and doubt all others where they differ."""
         weighed = [i for i in sorted(table.rows) if table.rows[i]["draws"]]
         # From the one whose draws are worth least to the one whose draws are worth most.
         order = sorted(weighed, key=lambda i: table.rows[i]["ess"] / table.rows[i]["draws"])
-        places = np.linspace(0, len(order) - 1, min(_NUM_AUDITED, len(order))).astype(int)
+        places = np.linspace(0, len(order) - 1, min(self.num_audited, len(order))).astype(int)
         chosen = [order[place] for place in places]
         while table.audited < len(chosen):
             number = chosen[table.audited]
@@ -337,7 +348,7 @@ class _Call:
             table.audited += 1
         file.write(table)
 
-    def results(self, table: _Table) -> ManyResults:
+    def results(self, table: Table) -> ManyResults:
         """Return all rows as columns."""
         nothing = Verdict(AfterNote.NOT_REACHED())
         empty = {"value": np.nan, "error": np.nan, "ess": 0.0, "verdict": nothing, "samples": None}
