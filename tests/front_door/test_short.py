@@ -1,14 +1,24 @@
 """Runs that are too short: seconds that are not enough are told at once, and what is no number is not printed."""
 
 import dataclasses
+import re
+import time
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
 
 import qpaths as qp
+from qpaths.core import never_silent
 from qpaths.front_door.evidence import _warn_if_impossible
-from qpaths.front_door.limits import Limits
+from qpaths.front_door.limits import Ledger, Limits
 from qpaths.remarks import Finding, Stop, Verdict
+from qpaths.rows import layout_of
+from qpaths.rows.numpy_density import numpy_rows
+
+NORMAL = jnp.zeros(1), jnp.eye(1)
+ROWS = np.zeros((7, 1))
 
 
 def test_a_run_that_was_too_short_has_no_number():
@@ -32,3 +42,26 @@ def test_too_few_seconds_are_told_at_once(recwarn):
         _warn_if_impossible(limits.paced(16, 1.0, 0.0))
     assert limits.paced(16, 0.16, 0.0).finite_budget == pytest.approx(3_000)
     assert limits.paced(16, 0.016, 0.0).finite_budget == 10_000
+
+
+def test_a_long_wait_is_never_silent():
+    """A line comes before the first one is due, then while nothing else is shown; calls are counted."""
+    lines = []
+    ledger = Ledger(Limits.of(None, 100.0, None))
+    density = qp.Density(lambda x: float(-x[0]), backend="numpy")
+    numpy_rows(density, "target", layout_of(qp.GeometricPath(qp.MultivariateNormal(*NORMAL), density)), ROWS, False)
+    with never_silent(lambda line, share: lines.append(line), ledger.words, every=0.1) as show:
+        _wait(lambda: len(lines) > 0)
+        show("pilots", None)
+        shown = len(lines)
+        _wait(lambda: len(lines) > shown)
+    assert "pilots" in lines
+    assert re.fullmatch(r"\d+ s, 7 calls, [\d,]+/s, \d+ s left", lines[-1])
+
+
+def _wait(holds):
+    """Wait until something holds, which a busy machine may delay."""
+    begun = time.monotonic()
+    while not holds():
+        assert time.monotonic() - begun < 20
+        time.sleep(0.01)

@@ -30,6 +30,7 @@ from .cost import Cost as Cost
 from .cost import Show as Show
 from .cost import display as display
 from .cost import line_of as line_of
+from .cost import never_silent as never_silent
 from .cost import stages_left as stages_left
 from .numerics import geometric_mean as geometric_mean
 from .numerics import log1p as log1p

@@ -5,6 +5,7 @@ import dataclasses
 import datetime
 import math
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -87,6 +88,29 @@ def display(progress: bool) -> Iterator[Show]:
             yield show
     else:
         yield Lines()
+
+
+@contextlib.contextmanager
+def never_silent(show: Show, words: Callable[[], str], every: float = 4.0) -> Iterator[Show]:
+    """Yield a function such as `show`, which also shows some words whenever nothing was shown for so many seconds."""
+    done, last = threading.Event(), [time.monotonic() - every / 2]
+
+    def shown(line: str, share: float | None) -> None:
+        last[0] = time.monotonic()
+        show(line, share)
+
+    def beat() -> None:
+        while not done.wait(every / 8):
+            if time.monotonic() - last[0] >= every:
+                shown(words(), None)
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield shown
+    finally:
+        done.set()
+        thread.join()
 
 
 def _bar() -> Any:

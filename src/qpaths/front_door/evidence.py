@@ -1,5 +1,6 @@
 """The log evidence of a model in five steps: problem, probe, pilots, islands, checks."""
 
+import contextlib
 import dataclasses
 import os
 import time
@@ -12,7 +13,20 @@ import numpy as np
 from ..adapters import Model
 from ..after import by_blocks
 from ..algorithms import BDMC
-from ..core import Cost, LogDensity, LogLikelihood, Point, PRNGKey, PyTree, Sampler, Show, Simulator, Stream, display
+from ..core import (
+    Cost,
+    LogDensity,
+    LogLikelihood,
+    Point,
+    PRNGKey,
+    PyTree,
+    Sampler,
+    Show,
+    Simulator,
+    Stream,
+    display,
+    never_silent,
+)
 from ..densities import Backend, DensityLike, is_numpy
 from ..io import Checkpoint, by_name
 from ..kernels import AbstractKernel
@@ -182,10 +196,8 @@ def evidence(
     with spread_over(executor), in_units_of(problem.model), rejecting(rejected):
         seen = probe(evaluator, check_stream, kernel is None)
         said = () if problem.model is None else problem.model.notes
-        seen = seen._replace(
-            findings=[*seen.findings, *(one for one in said if isinstance(one.kind, Finding))],
-            notes=(*seen.notes, *(one for one in said if isinstance(one.kind, Note))),
-        )
+        seen = seen._replace(findings=[*seen.findings, *(one for one in said if isinstance(one.kind, Finding))])
+        problem = problem._replace(notes=(*problem.notes, *(one for one in said if isinstance(one.kind, Note))))
         file.features = by_name(seen.features)
         blind = [note for note in problem.notes if note.kind is Note.NOT_DIFFERENTIABLE]
         _warn([*seen.findings, *seen.notes, *blind])
@@ -197,7 +209,8 @@ def evidence(
         if seconds is not None:
             ledger.pace(*pace(evaluator, problem.kernel.with_slopes, check_stream))
             _warn_if_impossible(ledger.limits)
-        with display(progress) as show:
+        with display(progress) as plain, contextlib.ExitStack() as stack:
+            show = stack.enter_context(never_silent(plain, ledger.words)) if progress else plain
             try:
                 state = file.read() or _pilots(problem, ledger, tune_stream, file, show)
             except CollapsedError as error:

@@ -9,6 +9,7 @@ from ..algorithms import NUM_ISLANDS, Islands, cost_of_islands
 from ..core import Cost
 from ..recipe import Recipe
 from ..remarks import Remark, Stop
+from ..rows import calls_of_target
 
 BUDGET, STANDARD_ERROR = 1_000_000, 0.005
 """The limits where none are given."""
@@ -143,6 +144,7 @@ class Ledger:
     def __init__(self, limits: Limits):
         self.limits, self.started = limits, time.monotonic()
         self.spent, self.outside = Cost(), Cost()
+        calls_of_target.num = 0
 
     @property
     def elapsed(self) -> float:
@@ -158,6 +160,13 @@ class Ledger:
     def total(self) -> Cost:
         """All evaluations, counted by the budget or not."""
         return self.spent + self.outside
+
+    def words(self) -> str:
+        """Return how far the call is, for a person who waits."""
+        calls = f", {calls_of_target():,} calls, {calls_of_target() / self.elapsed:,.0f}/s" if calls_of_target() else ""
+        limit = self.limits.seconds
+        left = "" if math.isinf(limit) else f", {max(limit - self.elapsed, 0.0):,.0f} s left"
+        return f"{self.elapsed:,.0f} s{calls}{left}"
 
     def spend(self, cost: Cost) -> None:
         """Book a cost."""

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import operator
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -62,6 +63,8 @@ def adapter_for(given: Any) -> str:
     """Return which adapter makes a model of what another package made, in a sentence; empty if it is none."""
     if hasattr(given, "free_RVs"):
         return " This is a PyMC model: give `qpaths.adapters.from_pymc(model)`."
+    if isinstance(given, str | os.PathLike):
+        return " A Stan program, as text or a path, becomes a model by `qpaths.adapters.from_stan(program, data)`."
     if hasattr(given, "backend") and hasattr(given, "response_component"):
         return " This is a bambi model: build it, and give `qpaths.adapters.from_pymc(model.backend.model)`."
     if callable(given) and not hasattr(given, "log_prob") and not isinstance(given, type):

@@ -30,6 +30,7 @@ from .layout import key_type as key_type
 from .layout import layout_of as layout_of
 from .layout import shape_of as shape_of
 from .numpy_density import Faults as Faults
+from .numpy_density import calls_of_target as calls_of_target
 from .numpy_density import faults_of_call as faults_of_call
 from .numpy_density import rejecting as rejecting
 from .pieces import BLOCK as BLOCK

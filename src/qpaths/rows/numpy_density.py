@@ -122,6 +122,28 @@ class _NumpyRows(NamedTuple):
         return values, slopes, raised or {}
 
 
+class _Calls:
+    """Number of calls of NumPy targets in this process since a call of the library began, to show while it goes on."""
+
+    def __init__(self) -> None:
+        self.num = 0
+
+    def __call__(self) -> int:
+        return self.num
+
+    def of(self, function: Any, size: int) -> Any:
+        """Return a function that counts as `size` calls."""
+
+        def counted(*arguments: Any) -> Any:
+            self.num += size
+            return function(*arguments)
+
+        return counted
+
+
+calls_of_target = _Calls()
+
+
 def numpy_rows(
     density: Any,
     name: str,
@@ -136,7 +158,9 @@ def numpy_rows(
     would broadcast silently. What is raised at a row is an error, or goes into `raised`; the value is NaN then.
     """
     function = called(density, name)
-    values = _numpy_calls(density.log_prob, function, density.batched, layout, positions, raised)
+    size = len(positions) if density.batched else 1
+    log_prob = calls_of_target.of(density.log_prob, size) if name == "target" else density.log_prob
+    values = _numpy_calls(log_prob, function, density.batched, layout, positions, raised)
     if values.shape != positions.shape[:1]:
         one = "each of the points of a batch" if density.batched else "one point"
         raise QpathsError(
