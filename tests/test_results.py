@@ -48,6 +48,7 @@ def test_a_summary_ends_at_the_verdict(result):
     assert not any("chosen" in line or str(NOTE) in line for line in lines)
     assert f"chosen: {NOTE}." in str(result.verdict).splitlines()
     assert len(lines) <= 20
+    assert repr(NOTE) == f"<Note.KEPT: {NOTE}>"  # in lists of remarks, too
 
 
 def test_a_summary_has_credible_intervals(result):

@@ -501,6 +501,9 @@ class Remark:
     def __str__(self) -> str:
         return self.kind.sentence(dict(self.values))
 
+    def __repr__(self) -> str:
+        return f"<{type(self.kind).__name__}.{self.kind.name}: {self}>"
+
     def with_values(self, **values: Any) -> "Remark":
         """Return the same remark with other numbers."""
         return Remark(self.kind, tuple({**dict(self.values), **values}.items()))

@@ -274,7 +274,7 @@ def _bridged(
     elif chains.shape[0] == 1:
         found.append(DrawsFinding.NO_SEARCH())
     for finding in found:
-        warnings.warn(f"evidence_from_draws: {finding}.", stacklevel=2)
+        warnings.warn(f"evidence_from_draws: {finding}.", stacklevel=3)
     value = float(np.mean([one.value for one in bridges]))
     error = _pooled_error(*bridges) + extra
     worth = sum(one.worth for one in bridges)
