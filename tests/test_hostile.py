@@ -7,10 +7,10 @@ from benchmarks.reliability.hostile import CASES, outcome
 pytestmark = [pytest.mark.outside, pytest.mark.usefixtures("as_a_user")]
 
 
-@pytest.mark.parametrize("number", range(0, len(CASES), 3), ids=lambda number: f"{number}")
+@pytest.mark.parametrize("number", [i for i in range(0, len(CASES), 3) if CASES[i].seconds is None], ids=str)
 def test_hostile_input_ends_as_it_should(number):
     case = CASES[number]
-    got, text, _ = outcome(case._replace(seconds=None))  # the machine of a test may be busy
+    got, text, _ = outcome(case)
     assert got in case.wanted, f"{case.name}: {text}"
 
 
