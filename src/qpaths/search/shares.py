@@ -22,7 +22,7 @@ LINGERING = 0.2
 """Share of what a pilot may cost, up to which it moves more than once at a beta."""
 FROM_BASE = 0.75
 """Share of what is left for pilots for the run from the base."""
-SCANS = 0.4
+SCANS = 0.5
 """Share of what is left for pilots for scans along coordinates."""
 ROUND = 0.4
 """Share of what is left for pilots for the moves of one round of refinement."""
