@@ -18,7 +18,7 @@ from ..schedules import AdaptiveSchedule
 from ..stats import jackknife_se, pareto_shape
 from .given import Given
 
-_MOST, _FEWEST = 512, 100
+_MOST, _FEWEST = 256, 100
 """Draws of an island that are carried on, and the effective sample size of all below which an answer is doubtful."""
 _MOST_ERROR, _MOST_SHAPE, _RARE = 0.5, 0.7, 0.4
 """A standard error and a Pareto index beyond which no answer is sound, and an acceptance rate below which none is."""

@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..core import Cost, in_precision
-from ..densities import DensityLike, evaluate
+from ..core import Cost, Identity, in_precision
+from ..densities import DensityLike, as_pytree, evaluate
 from ..rows import Layout
 
 _NUM_STARTS, _NUM_STEPS, _PILOTS, _DF = 4, 20, 256, 6
@@ -30,6 +30,10 @@ _SHRUNK, _NARROWER = 10.0, 0.85
 Student-t distribution make up for it."""
 NUM_KEPT = 100
 """Draws of equal weight that are kept of each data set."""
+
+
+_programs: dict[Identity, Any] = {}
+_MOST_PROGRAMS = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +60,7 @@ class Weigher:
     center: np.ndarray
     spread: np.ndarray
     data: Any
-    keys: np.ndarray
+    keys: Any
     num: int
     double: bool
 
@@ -70,7 +74,15 @@ class Weigher:
 
     @functools.cached_property
     def _program(self) -> Any:
-        return jax.jit(jax.vmap(self._of_one))
+        """A compiled program, that of another call with the same functions where there was one."""
+        shape = self.layout, self.num, self.double, self.center.tobytes(), self.spread.tobytes()
+        identity = Identity((self.prior, as_pytree(self.likelihood)), *shape)
+        if identity not in _programs:
+            while len(_programs) >= _MOST_PROGRAMS:
+                _programs.pop(next(iter(_programs)))
+            without_data = dataclasses.replace(self, data=None, keys=None)
+            _programs[identity] = jax.jit(jax.vmap(without_data._of_one))
+        return _programs[identity]
 
     def __getstate__(self) -> Any:
         return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}

@@ -138,7 +138,7 @@ def loo(
     check_jax(given, "loo")
     function = _pointwise(given, log_likelihood)
     first, on, choose = stream_for(key, given.path, pilots=True).split(3)
-    start = Ensemble.of(given, result, first)
+    start = Ensemble.of(given, result, first, most=512)
     values = _at(function, start)
     offset = _check_sum(given, start, values)
     num = values.shape[-1]

@@ -25,8 +25,9 @@ from ..stats import importance_log_evidence, pareto_shape
 from .given import Given, digests
 from .laplace import NUM_KEPT, Weigher, cost_of_pilots
 
-_NUMS, _AT_ONCE = (2048, 16384), 2**16
-"""Draws that count of a data set, in the first round and the second, and those of all data sets of a piece."""
+_NUMS, _AT_ONCE = (2048, 16384), {"cpu": 2**14}
+"""Draws that count of a data set, in the first round and the second, and those of all data sets
+of a piece: more would not stay in the cache of a CPU."""
 MOST_DIMENSIONS = 30
 _MOST_SHAPE, _FEWEST, _MOST_BAD = 0.5, 100, 0.01
 """A Pareto index, an effective sample size and a share of draws without a density beyond which draws do not count."""
@@ -256,7 +257,7 @@ class Call:
         """Weigh draws for some data sets, in pieces of one size."""
         if not numbers.size:
             return
-        model, size = self.model, max(_AT_ONCE // draws, 1)
+        model, size = self.model, max(_AT_ONCE.get(jax.default_backend(), 2**20) // draws, 1)
         size = min(size, max(1, numbers.size))
         keys, spread = np.asarray(jax.random.key_data(self.keys)), spread_of_call()
         parts = model.prior, model.log_likelihood, _Named(model), self.layout, self.center, self.spread
