@@ -8,9 +8,17 @@ import pytest
 import qpaths as qp
 from qpaths import paths
 from qpaths.core.arrays import to_host
-from tests.paths import test_data, test_multi_input, test_parametric, test_pointwise, test_spline, test_varying_q
+from tests.paths import (
+    test_data,
+    test_multi_input,
+    test_parametric,
+    test_pointwise,
+    test_prior,
+    test_spline,
+    test_varying_q,
+)
 
-MODULES = test_pointwise, test_spline, test_varying_q, test_data, test_multi_input
+MODULES = test_pointwise, test_spline, test_varying_q, test_data, test_multi_input, test_prior
 NORMALS = qp.Normal(-1.0, 3.0**0.5), qp.Normal(1.5, 1.0)
 POINTS = jnp.array([0.4, 1.3, 2.6])
 
