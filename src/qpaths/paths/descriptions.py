@@ -24,6 +24,10 @@ _LEAST_ESS = 30.0
 class Pilot(NamedTuple):
     """States of a run at each of its betas, by their features. A result of `ParallelTempering` has the same two.
 
+    Attributes:
+        betas: From 0 to 1.
+        features: Those of the path, with an axis for the betas and one for the states.
+
     Examples:
         >>> import jax
         >>> import numpy as np
@@ -38,7 +42,6 @@ class Pilot(NamedTuple):
 
     betas: AnyArray
     features: Any
-    """Those of the path, with an axis for the betas and one for the states."""
 
 
 class Description(NamedTuple):

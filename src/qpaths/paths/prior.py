@@ -61,7 +61,7 @@ class PriorPath(AbstractPath[PriorFeatures]):
     ):
         self.prior = as_pytree(prior)
         self.start, self.stop = (jax.tree.map(lambda leaf: jnp.asarray(leaf, float), end) for end in (start, stop))
-        if not jax.tree.structure(self.start) == jax.tree.structure(self.stop):  # noqa: SIM201
+        if len({jax.tree.structure(end) for end in (self.start, self.stop)}) > 1:
             raise ValueError(f"`start` and `stop` must have the same hyperparameters, got {start} and {stop}.")
         self.log_likelihood = None if log_likelihood is None else as_pytree(log_likelihood)
         self.sample = None if sample is None else as_pytree(sample)
