@@ -187,3 +187,17 @@ def test_the_settings_of_algorithm_1_are_the_defaults():
     """Appendix G: 100 restarts, and a spread of 0.1 in the decimal logarithm of rho."""
     defaults = {name: one.default for name, one in inspect.signature(ess_heuristic).parameters.items()}
     assert (defaults["num_restarts"], defaults["spread"], defaults["target_ess"]) == (100, 0.1, 0.5)
+
+
+def test_the_defaults_of_the_samplers_are_those_of_the_paper():
+    """Half of the particles effective, and steps of 2.38 / sqrt(d) times the spread of the particles."""
+    assert qp.AdaptiveSchedule().target_ess == 0.5
+    assert qp.RandomWalk().scale == 2.38
+    assert inspect.signature(logistic_regression).parameters["prior_scale"].default == 5.0
+
+
+def test_the_tail_of_the_generalized_pareto():
+    """`(1 + xi (x - mu) / sigma)^(-1 / xi)`, the tail function (appendix D.1)."""
+    member, x = qp.families.GeneralizedPareto(0.4, 1.0, 2.0), 4.0
+    nodes = qp.families.Nodes.line(x)
+    np.testing.assert_allclose(nodes.integral(nodes.log_values(member)), (1 + 0.4 * (x - 1) / 2.0) ** -2.5, rtol=1e-9)

@@ -22,7 +22,8 @@ def _toy(settings, rng):
     """Gaps in the exact proportions, with errors of half a percent."""
     num_steps = settings["num_distributions"] - 1
     scale = {"gaussian": 43.3333, "student_t": 4.667}[settings["endpoints"]] / num_steps
-    factor = {"geometric": 1.0, "moment": 1.0, "escort_moment": 3.5, "family": 2.0}.get(settings["path"])
+    factors = {"geometric": 1.0, "moment": 1.0, "escort_moment": 3.5, "family": 2.0, "exact_escort": 1.2}
+    factor = {**factors, "half": 0.2, "mixture": 0.3}.get(settings["path"])
     if factor is None:
         factor = 1 - (4.55 if settings["endpoints"] == "gaussian" else 0.25) * settings["delta"]
     exact = factor * scale
@@ -51,8 +52,8 @@ def _error(delta, rng):
 def _bounds(settings, rng):
     """Gaps that fall with the number of distributions and are smallest at q = 0.996; images differ alike in all."""
     scale = {"released": 35.0, "kernel": 4.0, "tuned": 1.2, "split": 0.8}[settings["column"]]
-    order = 1 - 0.5 * np.exp(-(((settings["q"] - 0.996) / 0.003) ** 2))
-    gap = scale * (100 / settings["num_distributions"]) ** 1.1 * order / 0.915
+    order = 1 - 0.5 * np.exp(-(((settings["q"] - 0.9955) / 0.003) ** 2))
+    gap = scale * (100 / settings["num_distributions"]) ** 1.1 * order / 0.947
     images = np.linspace(0.5, 1.5, 400)
     gaps = gap * (images + 0.05 * rng.standard_normal(400))
     lower = -110.0 - 0.7 * gap

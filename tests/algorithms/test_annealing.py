@@ -301,6 +301,7 @@ def test_bounds_hold_and_tighten(key):
         assert bounds.lower <= truth + 5 * bounds.lower_se
         assert bounds.upper >= truth - 5 * bounds.upper_se
     assert many.gap < few.gap
+    assert abs(many.upper - truth) < 0.5 < abs(truth)  # a bound of the wrong sign is on the right side, and far away
     weights = few.forward.log_weights
     bounds = [float(qp.algorithms.lower_bound(weights, n)) for n in (1, 10, 400)]
     assert bounds == sorted(bounds)

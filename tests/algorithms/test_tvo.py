@@ -110,6 +110,13 @@ def test_which_sums_are_bounds(q):
         if q >= 0:
             slopes = jnp.exp((1 - q) * log_z) * eta  # of ln_q Z, up to a factor
             assert jnp.all(jnp.diff(slopes) > -1e-9 * jnp.max(jnp.abs(slopes)))
+    if q in (0.0, 1.0):  # the same weights: left and right sums are ordered without noise
+        path = qp.QPath(qp.Normal(1.0, 1.2), lambda x: jst.norm.logpdf(x, 0.0, 0.5), q=q)
+        left, right = (
+            qp.ThermodynamicObjective(qp.LinearSchedule(5), 200, rule)(path, key=jax.random.key(0))
+            for rule in ("left", "right")
+        )
+        assert (left < right) == (q == 1)
 
 
 def test_between_zero_and_one_no_sum_is_a_bound_for_every_problem():
