@@ -40,7 +40,7 @@ def _run_one(settings: Settings, seed: int) -> dict[str, Any]:
     if settings["path"] != "q-path":
         path = EscortMomentPath(base, target, exact=settings["path"] == "exact escort")
     row = densities_row(path, -16.0, 14.0, settings["num_points"], settings["num_betas"], heavy_tails=True)
-    members = [path.at(beta) for beta in row["betas"]]
+    members: list[Any] = [path.at(beta) for beta in row["betas"]]
     return {**row, "scales": [float(getattr(member, "member", member).scale) for member in members]}
 
 
