@@ -418,5 +418,5 @@ EXPERIMENT = Experiment(
     claims=_claims,
     num_seeds=10,
     smoke_seeds=2,
-    version=6,
+    version=5,
 )
