@@ -51,7 +51,7 @@ qp.plotting.plot_sensitivity(curve)
 
 # %% [markdown]
 # ## New data
-# Five more runs arrive. `update` goes on from the draws.
+# Five more runs arrive. `update` starts from the draws.
 
 # %%
 later = result.update(1.2 + 0.5 * rng.normal(size=5), key=jax.random.key(3))

@@ -63,7 +63,7 @@ def from_stan(program: Any, data: Any = None) -> Model:
     The evidence is the integral of the program's density over its parameters. All constants are kept, also those that
     `~` drops in Stan. Stan has no prior apart from the likelihood. So the base is a distribution fitted to short chains
     of the program, and wider than these. The result has the parameters by name, transformed parameters, and generated
-    quantities. What the program leaves out of normalization is told with the constant: `sigma ~ normal(0, 1)` for a
+    quantities. The notes name what the program leaves out of normalization: `sigma ~ normal(0, 1)` for a
     positive `sigma` integrates to one half.
 
     Args:
@@ -411,7 +411,7 @@ class _Base:
 def _chain_draws(program: _Program, generator: np.random.Generator) -> Matrix:
     """Return draws of short Hamiltonian chains at the density, started as Stan starts its own.
 
-    They need not have arrived: the search for a reference goes on from the base that they say.
+    They need not have arrived: the search for a reference starts from their base.
     """
     position, value, slope = _starts(program, generator)
     num, dimension = position.shape

@@ -1,7 +1,7 @@
 """Find what a Stan program leaves out of the normalization of its priors, by running parts of the program.
 
-For each parameter the statements that are its prior make a program of their own, whose density is integrated over the
-parameter by quadrature, with all else fixed. Whatever cannot be told apart in this way is left alone.
+For each parameter the statements that are its prior make a program, whose density is integrated over the
+parameter by quadrature, with all else fixed. What this cannot separate is left alone.
 """
 
 import itertools
@@ -109,7 +109,7 @@ def _of_parameter(
     own: Any,
     made: Callable[[str], Any],
 ) -> list[Remark]:
-    """Return what there is to say of one parameter."""
+    """Return remarks on one parameter."""
     places = [i for i, one in enumerate(own.param_unc_names()) if one.split(".")[0] == name]
     if not places:
         return []

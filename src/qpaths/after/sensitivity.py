@@ -217,7 +217,7 @@ def _with(part: Any, field: str, value: Any) -> Any:
 def _log_prior(given: Given, parts: dict[str, Any]) -> Callable[[Any], Any]:
     """Return the log density of a prior in the units of its variables, at an unconstrained point of the model.
 
-    In these units ratios of two priors need no Jacobian, whatever coordinates each of them has of its own.
+    In these units ratios of two priors need no Jacobian, whatever their own coordinates are.
     """
     assert given.model is not None
     own, constrain = Prior(parts), given.model.constrain

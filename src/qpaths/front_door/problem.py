@@ -403,7 +403,7 @@ class Problem(NamedTuple):
         return Kept(Origin(self.path, self.model, self.likelihood, self.data, recipe))
 
     def faults(self, faults: Faults | None, layout: Layout, before: float, after: float) -> list[Remark]:
-        """Return what there is to say of rejected points: a note, or a finding where they are many.
+        """Return remarks on rejected points: a note, or a finding where they are many.
 
         `before` is their share of the draws from the prior, `after` that of points around the final draws.
         """

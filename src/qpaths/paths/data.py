@@ -1,4 +1,4 @@
-"""Data annealing: log prior plus block log-likelihoods, each with a power of its own."""
+"""Data annealing: log prior plus block log-likelihoods, each with its own power."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class DataFeatures(NamedTuple):
 
 
 class DataPath(AbstractPath[DataFeatures]):
-    """`log base + sum_k c_k(beta) l_k`, with a power of its own for the log-likelihood `l_k` of each block of data.
+    """`log base + sum_k c_k(beta) l_k`, with another power for the log-likelihood `l_k` of each block of data.
 
     By default the blocks follow one after the other, each in a part `1 / K` of the path (Chopin, 2002). At the betas
     of `ends` a whole number of blocks is in, so a run with `FixedSchedule(path.ends)` has the log evidence after each

@@ -100,7 +100,7 @@ def component_at(mode: Mode) -> Component:
 def find_modes(evaluator: Climbable, stream: Stream, max_gradients: int, structure: Structure | None = None) -> Ascents:
     """Climb the target from draws of the base, look around the modes, and look at the curvature there.
 
-    Where the first ascents come to several ends, more follow as long as they find modes with a relevant mass: from the
+    Where the first ascents reach several ends, more follow as long as they find modes with a relevant mass: from the
     base, and from good modes with one group of coordinates redrawn (`look_around`). The `structure` has the groups.
     """
     search = _Search(evaluator, max_gradients)

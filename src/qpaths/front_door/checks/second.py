@@ -57,7 +57,7 @@ class Second(Check):
 def _uncovered(run: Run, num: int) -> Seen:
     """Return places where the target is far above the reference, in so few dimensions that draws of the base see them.
 
-    A narrow mode beside a wide one has no slope that leads to it.
+    A narrow mode next to a wide one has no slope that leads to it.
     """
     reference = run.recipe.path.base
     if not isinstance(reference, Reference) or run.evaluator.dimension > _FEW or num < _PARTICLES[0]:
@@ -68,7 +68,7 @@ def _uncovered(run: Run, num: int) -> Seen:
 
 
 def _is_wanted(run: Run) -> bool:
-    """Return whether the first search had several modes, or nothing has confirmed the one that it had."""
+    """Return whether the first search had several modes, or its only mode is not confirmed."""
     starts = [note for note in run.recipe.notes if note.kind is Note.FROM_REFERENCE]
     checks = [note.check for note in run.recipe.notes if note.kind is Note.CHECKED]
     if not starts:
