@@ -104,19 +104,15 @@ class _Around:
     def _held(self, starts: Starts, moving: Group) -> Climbed:
         """Climb in some coordinates while the others stay."""
 
-        def gradient(rows: Starts) -> tuple[Float[np.ndarray, " s"], Starts]:
-            value, slope = self.gradient(whole(rows))
-            return value, slope[:, moving]
-
-        def whole(rows: Starts) -> Starts:
+        def whole(rows: Starts) -> Float[np.ndarray, "s _"]:
             # Rows that are under way are some of the starts: a column says which.
             full = starts[rows[:, -1].astype(int)].copy()
             full[:, moving] = rows[:, :-1]
             return full
 
         def with_number(rows: Starts) -> tuple[Float[np.ndarray, " s"], Starts]:
-            value, slope = gradient(rows)
-            return value, np.column_stack([slope, np.zeros(len(rows))])
+            value, slope = self.gradient(whole(rows))
+            return value, np.column_stack([slope[:, moving], np.zeros(len(rows))])
 
         numbered = np.column_stack([starts[:, moving], np.arange(len(starts))])
         scale = np.append(self.parent.deviation()[moving], 1.0)

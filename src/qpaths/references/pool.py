@@ -52,8 +52,8 @@ class Mode(NamedTuple):
         return diagonal**-0.5
 
 
-def times(rows: Starts, precision: Scale) -> Starts:
-    """Return rows times a matrix or its diagonal."""
+def times(rows: Float[np.ndarray, "*s d"], precision: Scale) -> Float[np.ndarray, "*s d"]:
+    """Return a row, or rows, times a matrix or its diagonal."""
     return rows * precision if precision.ndim == 1 else rows @ precision
 
 
@@ -89,7 +89,7 @@ class Pool:
             for i, precision in zip(rest[firsts], found, strict=True):
                 if precision is None:
                     self.flattest = max(self.flattest, float(tops.value[i]))
-                    flat.append(i)
+                    flat.append(int(i))
                 elif not self._matches(tops.position[i]):
                     new.append(len(self.modes))
                     self._append(Mode(tops.position[i], float(tops.value[i]), precision), 0)
@@ -158,7 +158,7 @@ class Pool:
                 found.append(Mode(positions[number], mode.value, self.images.of_matrix(mode.precision, number)))
         return found
 
-    def _matches(self, position: Starts) -> bool:
+    def _matches(self, position: Float[np.ndarray, " d"]) -> bool:
         return any(one.distance(position[None])[0] < SAME for _, one in self._all)
 
     def _counted(self, tops: Climbed, rest: np.ndarray, flat: list[int]) -> np.ndarray:

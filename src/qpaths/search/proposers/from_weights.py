@@ -112,6 +112,8 @@ def fitted_in_rounds(search: Search, most: int) -> tuple[Mixture | None, float]:
     best, since, left = 0.0, 0, most - nums[0]
     betas: list[float] = []
     while True:
+        if not (log_target < np.inf).all():
+            return None, 0.0  # asked to raise at a fault: the pilot that follows names the point
         proposals = [log_base, *(fit.log_prob(rows) for fit in fits)]
         log_proposal = np.logaddexp.reduce(
             [np.log(num) + one for num, one in zip(nums, proposals, strict=True)], axis=0
