@@ -16,10 +16,10 @@ from qpaths.rows import evaluator_of
 STREAM = HostStream((1,))
 
 
-def ascents(log_target, dimension, base_scale=1.0):
+def ascents(log_target, dimension, base_scale=1.0, stream=STREAM):
     base = qp.MultivariateNormal(jnp.zeros(dimension), base_scale**2 * jnp.eye(dimension))
-    evaluator = evaluator_of(qp.GeometricPath(base, qp.Density(log_target)), STREAM, with_slopes=True)
-    return find_modes(evaluator, STREAM, 100_000), evaluator
+    evaluator = evaluator_of(qp.GeometricPath(base, qp.Density(log_target)), stream, with_slopes=True)
+    return find_modes(evaluator, stream, 100_000), evaluator
 
 
 def quadratic(precision, center):
@@ -104,6 +104,19 @@ def test_shares_of_two_modes():
     df = components[0].df
     factor = components[0].map.layers[0].scale  # a vector, because the coordinates do not depend on each other
     np.testing.assert_allclose(factor**2 * df / (df - 2), np.full(3, 0.0625), atol=1e-6)
+
+
+def test_ascents_go_on_until_another_mode_like_the_rarest_is_hardly_missed():
+    """Eight equal wells. With three ascents to each mode as enough, one of them is lost for both streams."""
+    centers = 2.5 * jax.random.normal(jax.random.key(5), (8, 10))
+    for seed in (9, 37):
+        found, _ = ascents(
+            lambda x: jax.scipy.special.logsumexp(-0.5 * jnp.sum((x - centers) ** 2, -1) / 0.16),
+            10,
+            base_scale=3.0,
+            stream=HostStream((seed,)),
+        )
+        assert len(found.modes) == 8
 
 
 def test_draws_of_the_target_lead_to_a_mode_that_was_missed():
