@@ -112,8 +112,9 @@ def fitted_in_rounds(search: Search, most: int) -> tuple[Mixture | None, float]:
     best, since, left = 0.0, 0, most - nums[0]
     betas: list[float] = []
     while True:
-        if not (log_target < np.inf).all():
-            return None, 0.0  # asked to raise at a fault: the pilot that follows names the point
+        # What is found nowhere, or at a fault at which a call should stop, is said by the pilot that follows.
+        if not (log_target < np.inf).all() or not (log_target > -np.inf).any():
+            return None, 0.0
         proposals = [log_base, *(fit.log_prob(rows) for fit in fits)]
         log_proposal = np.logaddexp.reduce(
             [np.log(num) + one for num, one in zip(nums, proposals, strict=True)], axis=0
