@@ -92,9 +92,9 @@ def log_many(x):
 
 
 base, target = qp.MultivariateNormal(jnp.zeros(8), 9.0 * jnp.eye(8)), qp.Density(log_many)
-few = qp.evidence(base, target, budget=30_000, key=jax.random.key(0))
+few = qp.evidence(base, target, budget=20_000, key=jax.random.key(0))
 print(f"{few.log_evidence:.2f}, exact 0, {few.verdict.level}")
-print(*few.verdict.findings, sep="\n")
+print(few.verdict.findings[1])
 assert few.verdict.level == "doubtful"
 
 # %% [markdown]

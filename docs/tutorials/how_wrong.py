@@ -16,7 +16,7 @@ normal = jax.scipy.stats.norm.logpdf
 
 def show(result, exact):
     error = float(result.log_evidence - exact)
-    print(f"error {error:+.3f}, standard error {result.log_evidence_se:.3f}, {result.verdict.level}")
+    print(f"error {abs(error):.3f}, standard error {result.log_evidence_se:.3f}, {result.verdict.level}")
     print(*result.verdict.findings, sep="\n")
 
 
@@ -169,7 +169,7 @@ wells = [qp.evidence(base, qp.Density(log_wells), key=jax.random.key(seed)) for 
 for found in wells:
     weighted = np.asarray(found.samples)[np.asarray(found.log_weights) > -np.inf]
     nearest = np.argmin(np.sum((weighted[:, None] - np.asarray(centers)) ** 2, axis=-1), axis=1)
-    print(f"error {found.log_evidence - exact:+.3f}; draws in {len(np.unique(nearest))} wells")
+    print(f"error {abs(found.log_evidence - exact):.3f}; draws in {len(np.unique(nearest))} wells")
 assert abs(max(found.log_evidence for found in wells) - exact) < 4 * max(found.log_evidence_se for found in wells)
 
 # %% [markdown]
