@@ -1,4 +1,4 @@
-"""What a path costs, and paths learned from a pilot: both from stored features, without an evaluation."""
+"""Describe what a path costs, and learn paths from a pilot: both from stored features, without an evaluation."""
 
 import itertools
 from collections.abc import Callable
@@ -45,7 +45,7 @@ class Pilot(NamedTuple):
 
 
 class Description(NamedTuple):
-    """What a path costs, as `describe` found it; `str()` of it is a table."""
+    """Hold what a path costs, as `describe` found it; `str()` of it is a table."""
 
     betas: Float[np.ndarray, " num"]
     log_z: Float[np.ndarray, " num"]

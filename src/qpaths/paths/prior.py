@@ -13,7 +13,7 @@ from .base import AbstractPath, inside
 
 
 class PriorFeatures(NamedTuple):
-    """What a `PriorPath` needs to know about a point. The priors between are evaluated at the point itself."""
+    """Hold what a `PriorPath` needs to know about a point. The priors between are evaluated at the point itself."""
 
     x: Point
     log_base: FloatArray

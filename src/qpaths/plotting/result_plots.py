@@ -32,7 +32,7 @@ _PARTS = {
     "scans": "scans for modes",
     "uncovered": "known modes",
 }
-"""What to call parts of a standard error whose own names say too little."""
+"""Names for parts of a standard error whose own names say too little."""
 _BEYOND = 6.0
 """Median deviations from the middle beyond which an island is drawn at the edge."""
 

@@ -85,7 +85,7 @@ class Seen(NamedTuple):
     rejected: float = 0.0
     """Share of points around the draws at which a density fails."""
     agrees: bool = False
-    """Whether a search that shares nothing with the first found the same mass."""
+    """True if a search that shares nothing with the first found the same mass."""
 
 
 class Check(abc.ABC):

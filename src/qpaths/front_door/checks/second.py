@@ -10,7 +10,7 @@ from ...search import run_pilot
 from .base import Check, Run, Seen
 
 _SHARE, _LEAST = 0.12, 10_000.0
-"""Of the evaluations of a run, those of the second search, and how many these must be at least."""
+"""Share of the evaluations of a run for the second search, and the least number of these."""
 _PER_PARTICLE, _PARTICLES = 250.0, (32, 1024)
 """Evaluations that a particle takes on its way, and the fewest and the most particles."""
 _NUM_STARTS = 48

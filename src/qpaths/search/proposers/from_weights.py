@@ -12,7 +12,7 @@ from .. import shares
 from ..state import CHECK_PARTICLES, Found, Proposal, Proposer, Search
 
 _SHARE, _MOST, _ROUNDS, _FEWEST_ROUNDS = 0.2, 0.7, 16, 5
-"""Of what pilots may still cost: what this may take, and what it may take at most for so many rounds of the smallest
+"""Shares of what pilots may still cost: for this, and at most for so many rounds of the smallest
 size. With fewer rounds than the last number nothing is tried."""
 _FEWEST, _PER_DIMENSION, _GROWTH = 64, 10, 0.15
 """Draws of a round: the fewest, for each dimension, and as a share of all draws so far."""
